@@ -10,10 +10,11 @@ from rowfall.contracts.session import Session
 from rowfall.core import charsets
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.native import NativeTable, NativeType
 from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, SupportsCompression
+from rowfall.engines.database import Database, SpeaksNative, SupportsCompression
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema.column_options import read_column_options
@@ -62,7 +63,7 @@ def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Sch
     found, made, own = source.native(), source.made, read_column_options(options)
     # What is added, and what is renamed, may have the name of another column of the source.
     moved = schema.projection is not None and (own.renames or own.added)
-    if found.system != session.target.native or made is None or own.select or moved:
+    if not _speaks(session, session.target, found) or made is None or own.select or moved:
         return schema
     asked = read_table_options(options, engine.ask)
     given, was = {*asked.types, *dict(asked.columns)}, {c.name: c.type for c in made.columns}
@@ -70,13 +71,34 @@ def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Sch
         c for c in schema.columns
         if c.name not in given and was.get(c.source) == c.type
     ]  # fmt: skip
-    types = {c.name: found.types[c.source] for c in same if c.source in found.types}
+    # What refers to other columns holds where all of them are there, by their names.
+    whole = {c.name for c in same if c.name == c.source} >= {c.name for c in made.columns}
+    types = {
+        c.name: found.types[c.source] if whole else _alone(found.types[c.source])
+        for c in same if c.source in found.types
+    }  # fmt: skip
     names = {c.source: c.name for c in same}
     # Rows that a cursor finds again follow their older versions where they do not replace them.
     repeats = options.cursor is not None and options.on_conflict == ERROR
     key = found.key if set(found.key) <= set(names) and not repeats else ()
-    native = replace(found, types=types, key=tuple(names[name] for name in key))
+    keys = tuple(one for one in found.keys if whole and not (repeats and one.unique))
+    native = replace(
+        found, types=types, key=tuple(names[name] for name in key), keys=keys,
+        options=found.options if whole else "",
+    )  # fmt: skip
     return replace(schema, layout=replace(schema.layout, native=native))
+
+
+def _speaks(session: Session, target: TakingNative, found: NativeTable) -> bool:
+    """Tell whether the server of a target knows the words in which a table is described."""
+    database = session.database
+    if isinstance(database, SpeaksNative):
+        return found.system == database.native and found.version <= database.native_version
+    return found.system == target.native
+
+
+def _alone(type_: NativeType) -> NativeType:
+    return replace(type_, declared=type_.plain) if type_.plain else type_
 
 
 def ask(
@@ -171,6 +193,7 @@ def _as_asked(session: Session, database: Database, columns: list[list[Any]]) ->
     where these are what a new table would have had: the same command is run again.
     """
     options, target = session.options, session.target
+    columns = _with_computed(session, columns)
     table, columns = columns, _with_literals(session, columns)
     given = options.type or options.schema or options.schema_file
     if not given or not isinstance(target, Declaring):
@@ -185,6 +208,23 @@ def _as_asked(session: Session, database: Database, columns: list[list[Any]]) ->
         if name in shown and _is_shown(shown[name], wanted[name], type_)
     }  # fmt: skip
     return [[name, wanted[name] if name in same else type_, kind] for name, type_, kind in columns]
+
+
+def _with_computed(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
+    """Return the columns of a database; what both databases compute is no column too many.
+
+    So a table that was made like the source takes what comes later, too.
+    """
+    source, target = session.source, session.target
+    if not any(kind == "MATERIALIZED" for _, _, kind in columns):
+        return columns
+    if not isinstance(source, TellingNative) or not isinstance(target, TakingNative):
+        return columns
+    found = source.native()
+    if not _speaks(session, target, found):
+        return columns
+    both = {name for name, one in found.types.items() if one.computed}
+    return [[name, type_, "DEFAULT" if name in both else kind] for name, type_, kind in columns]
 
 
 def _with_literals(session: Session, columns: list[list[Any]]) -> list[list[Any]]:

@@ -525,6 +525,21 @@ class SupportsGathering(Database, Protocol):
 
 
 @runtime_checkable
+class SpeaksNative(Protocol):
+    """A database whose server decides in whose words tables are declared, and which it knows.
+
+    Attributes:
+        native: see :class:`rowfall.core.native.NativeTable`. ``native_version``: of the server.
+    """
+
+    @property
+    def native(self) -> str: ...
+
+    @property
+    def native_version(self) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
 class SupportsAsking(Protocol):
     """A database whose table can be asked for rows by the value of a column."""
 

@@ -40,7 +40,8 @@ _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
 
 
 def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | None:
-    """Return the encoding of columns in a bulk INSERT; None where one is not known, BIT or YEAR.
+    """Return the encoding of columns in a bulk INSERT; None where one is not known, BIT or
+    YEAR, or the server computes it.
 
     Only what is the same value either way is sent in binary. A Float32 is 0.1 as text, which a
     DOUBLE holds exactly so, and is 0.10000000149 as a number.
@@ -52,7 +53,7 @@ def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | Non
     types, texts = [], []
     for number, column in enumerate(columns):
         there = by_name.get(column.name)
-        if there is None or there.kind in ("bit", "year"):
+        if there is None or there.kind in ("bit", "year") or there.computed:
             return None
         found = _type_of(column, there)
         types.append(found or _TEXT)

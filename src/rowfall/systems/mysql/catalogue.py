@@ -9,6 +9,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.systems.mysql.client import quote
 
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
 BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
@@ -48,6 +49,13 @@ class Declared:
         """True where any byte may be in a value."""
         text = self.kind in TEXTS and self.charset == "binary"
         return text or self.kind in BLOBS or self.kind == "binary"
+
+    @property
+    def computed(self) -> bool:
+        """True where the server computes the values."""
+        # DEFAULT_GENERATED is a default of MySQL 8 that is an expression.
+        words = self.extra.replace("DEFAULT_GENERATED", "").split()
+        return any(word in words for word in _GENERATED)
 
     @property
     def unsigned(self) -> bool:

@@ -31,7 +31,7 @@ from rowfall.engines.database import (
     upkeep,
 )
 from rowfall.engines.file_database import GATHERS
-from rowfall.systems.mysql import bulk, wire
+from rowfall.systems.mysql import bulk, native, wire
 from rowfall.systems.mysql.catalogue import BLOBS, Declared, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
     AGAIN_HINT,
@@ -127,6 +127,16 @@ class MySQLDatabase(Transactions):
     def distributed(self) -> bool:
         """True for SingleStore, whatever the address is called."""
         return "memsql_version" in self.settings
+
+    @property
+    def native(self) -> str:
+        """See :class:`rowfall.engines.database.SpeaksNative`; none of SingleStore."""
+        return "" if self.distributed else native.family(str(self.settings["version"]))
+
+    @property
+    def native_version(self) -> tuple[int, ...]:
+        """See :class:`rowfall.engines.database.SpeaksNative`."""
+        return native.number(str(self.settings["version"]))
 
     @property
     def marks(self) -> bool:
@@ -536,9 +546,13 @@ class MySQLDatabase(Transactions):
         skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
         action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
         kinds = {column.name: column.kind for column in self.columns}
+        computed = {column.name for column in self.columns if column.computed}
         # Text in a BIT column would be taken for its bits, and in a YEAR "0" for 2000.
         numbers = {column: f"@number_{at}" for at, column in enumerate(columns)
                    if kinds.get(column) in ("bit", "year")}  # fmt: skip
+        # What the server computes is left out.
+        numbers |= {column: f"@computed_{at}" for at, column in enumerate(columns)
+                    if column in computed}  # fmt: skip
         charsets = {column.charset for column in self.columns if column.charset}
         # 6 % less CPU on the server, where nothing is converted; bytes are not text of a UUID.
         plain = charsets <= _UTF8 and not _IDS & set(kinds.values())
@@ -548,7 +562,7 @@ class MySQLDatabase(Transactions):
             # Of two digits the server would make four.
             f"{name(column)} = IF({text} + 0 BETWEEN 1 AND 99, -1, {text} + 0)"
             if kinds[column] == "year" else f"{name(column)} = {text} + 0"
-            for column, text in numbers.items()
+            for column, text in numbers.items() if column not in computed
         )  # fmt: skip
         return (
             f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {table} "

@@ -66,10 +66,12 @@ def remember(table: KeyedTable, ask: Ask) -> str:
     if not columns or not made:
         return ""
     listed = ", ".join([table.shown(), *(_digest(column.name) for column in columns)])
+    # A column that --cursor names may have none.
+    index = f" FORCE INDEX ({name(table.index)})" if table.index else ""
     rows: dict[str, list[str]] = {}
     for order in ("ASC", "DESC"):
         found = ask(
-            f"SELECT {listed} FROM {table.sql} FORCE INDEX ({name(table.index)}) "
+            f"SELECT {listed} FROM {table.sql}{index} "
             f"WHERE {table.key.sql} IS NOT NULL ORDER BY {table.key.sql} {order} LIMIT {ROWS}"
         )
         rows |= {_text(key): [*map(_text, digests)] for key, *digests in found}

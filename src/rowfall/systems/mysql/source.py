@@ -27,6 +27,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.native import NativeTable
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
@@ -68,6 +69,7 @@ from rowfall.systems.mysql.client import (
     set_up,
 )
 from rowfall.systems.mysql.identity import Ask, KeyedTable, is_another, remember
+from rowfall.systems.mysql.native import native_table
 from rowfall.systems.mysql.option_files import completed
 from rowfall.systems.mysql.session import Pool, SharedSessions, end
 from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
@@ -164,6 +166,7 @@ class MySQLSource(DatabaseSource):
         self._index = ""
         self._marks = TSV
         self._binary = self._encrypted = False
+        self._native = NativeTable("")
 
     # --- catalogue ----------------------------------------------------------------------------
 
@@ -223,6 +226,9 @@ class MySQLSource(DatabaseSource):
         self._marks = marks_of(found)
         whole = f"{name(at.database)}.{name(at.table)}"
         columns = columns_of(found, whole, command=at.command)
+        with suppress(self._driver().err.MySQLError):
+            ((_, text, *_),) = self._ask(connection, f"SHOW CREATE TABLE {self._name}")
+            self._native = native_table(connection.get_server_info(), found, str(text))
         kind, rows, size = self._ask(
             connection,
             "SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES "
@@ -245,6 +251,11 @@ class MySQLSource(DatabaseSource):
         return Described(
             at.table, "", columns, rows, key, why, ranges, order, tuple(notes), given
         )  # fmt: skip
+
+    def native(self) -> NativeTable:
+        """See :class:`rowfall.sources.base.TellingNative`."""
+        _ = self.described
+        return self._native
 
     def _next_key(self, connection: Any) -> int:
         """Return the next number of AUTO_INCREMENT; END where the user may not see it.

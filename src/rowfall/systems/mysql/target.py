@@ -14,6 +14,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Schema
+from rowfall.core.native import NativeTable
 from rowfall.core.options import REPLACE, SKIP
 from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access
@@ -27,6 +28,7 @@ from rowfall.systems.mysql.client import (
     name,
     quote,
 )
+from rowfall.systems.mysql.native import AUTO_INCREMENT
 from rowfall.systems.mysql.option_files import completed
 from rowfall.targets.transactional import RowFormat, TransactionalTable, column_lines
 
@@ -59,6 +61,8 @@ class MySQLTable(TransactionalTable):
     settings: ClassVar[tuple[str, ...]] = PARAMETERS
     rows: RowFormat = RowFormat(decoder="MySQL")
     takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by", "replace"})
+
+    native: str = "mysql"  # which of the two it is says the server
 
     def completed(self, text: str) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`: as the client does."""
@@ -146,14 +150,35 @@ class MySQLTable(TransactionalTable):
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         if schema.exists and not table:
             return ()
-        columns = [(name(c.name), self.column_type(c)) for c in schema.columns]
-        lines = [column_lines(columns), *(f"    {key}" for key in self._keys())]
+        native = schema.layout.native or NativeTable("")
+        columns = [(name(c.name), self._declared(c, native)) for c in schema.columns]
+        lines = [column_lines(columns), *(f"    {key}" for key in self._keys(native))]
         text = (
             f"CREATE TABLE IF NOT EXISTS {name(self.database)}.{name(table or self.table)}\n(\n"
             + ",\n".join(lines)
-            + f"\n)\n{self._tail()}"
+            + f"\n)\n{self._tail(native)}"
         )
         return (SqlText.of(text),)
+
+    def _declared(self, column: Column, native: NativeTable) -> str:
+        """Return how a column is declared: as that of the source, where it is of the same kind."""
+        own = native.types.get(column.name)
+        if own is None:
+            return self.column_type(column)
+        # A column that counts has to be the first of a key.
+        begins = [key[:1] == (column.name,) for key in (native.key,) if not self.options.order_by]
+        begins += [f"({name(column.name)}" in key.text for key in native.keys]
+        if AUTO_INCREMENT in own.declared and not any(begins):
+            return own.declared.replace(AUTO_INCREMENT, "", 1)
+        return own.declared
+
+    def writes_binary(self, schema: Schema) -> bool:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`.
+
+        LOAD DATA leaves out what the server computes, and takes bits and years as numbers.
+        """
+        native = schema.layout.native or NativeTable("")
+        return not any(one.name in ("bit", "year") or one.computed for one in native.types.values())
 
     def command(self, schema: Schema) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
@@ -167,16 +192,19 @@ class MySQLTable(TransactionalTable):
         marks = ", ".join("?" * len(schema.columns))
         return f"INSERT INTO {name(self.database)}.{name(self.table)} ({columns}) VALUES ({marks})"
 
-    def _keys(self) -> list[str]:
+    def _keys(self, native: NativeTable) -> list[str]:
         """Return the keys of a new table. InnoDB keeps rows in the order of the primary one."""
         key = self.options.order_by
-        return [f"PRIMARY KEY ({bare_list(key)})"] if key else []
+        keys = [f"PRIMARY KEY ({bare_list(key)})"] if key else []
+        if native.key and not key:
+            keys.append(f"PRIMARY KEY ({', '.join(map(name, native.key))})")
+        return keys + [one.text for one in native.keys]
 
-    def _tail(self) -> str:
+    def _tail(self, native: NativeTable) -> str:
         """Return the clauses behind the columns of CREATE TABLE; text is compared byte by byte."""
         options = self.options
         parts = [f"ENGINE={options.engine}"] if options.engine else []
-        parts.append("CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        parts.append(native.options or "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
         if options.partition_by:
             parts.append(f"PARTITION BY {options.partition_by}")
         return "\n".join(parts)
@@ -201,7 +229,7 @@ class SingleStoreTable(MySQLTable):
         # It keeps six digits of a second, or none.
         return super()._moment(base, digits and max(digits, _MOST_TIME_DIGITS))
 
-    def _keys(self) -> list[str]:
+    def _keys(self, native: NativeTable) -> list[str]:
         options = self.options
         keys = [f"SHARD KEY ({bare_list(options.shard_key)})"] if options.shard_key else []
         return keys + ([f"SORT KEY ({bare_list(options.order_by)})"] if options.order_by else [])

@@ -293,7 +293,6 @@ def _of_field(one: Any) -> Declared:
 
 _DECLARED = regex(r"(\w+)(?:\(([^)]*)\))?")
 _NULL = regex(r" (NOT )?NULL\Z")
-_GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
 
 
 def taken_column(column: Declared) -> tuple[str, str, str]:
@@ -301,11 +300,9 @@ def taken_column(column: Declared) -> tuple[str, str, str]:
     found = _taken(column)
     if column.nullable:
         found = f"Nullable({found})"
-    # DEFAULT_GENERATED is a default of MySQL 8 that is an expression.
-    made = any(word in column.extra.replace("DEFAULT_GENERATED", "").split() for word in _GENERATED)
     given = "AUTO_INCREMENT" in column.extra or "INVISIBLE" in column.extra
     given = given or column.default not in (None, "NULL")
-    return column.name, found, "MATERIALIZED" if made else "DEFAULT" if given else ""
+    return column.name, found, "MATERIALIZED" if column.computed else "DEFAULT" if given else ""
 
 
 def declared_type(declared: str) -> str:
