@@ -209,6 +209,7 @@ simulate: venv  ## the protocol among faults in simulated time: a million runs
 bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/server.py
+	$(BIN)/python bench/spared.py
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/sources.py
 	$(BIN)/python bench/targets.py

@@ -129,14 +129,14 @@ class Bench:
         if pid is None:
             raise BenchError("the server has ended")
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark starts anew
-        before = _cpu(pid)
+        before = cpu_seconds(pid)
         # rowfall keeps its ledger apart, and finds the keys where any AWS tool would.
         env = {"ROWFALL_HOME": str(self.state / str(len(result.wall))), **self.env}
         try:
             sample = run(side.command(), env=env)
         except BenchError as error:
             raise BenchError(f"{side.name}: {error}") from None
-        server = _cpu(pid) - before
+        server = cpu_seconds(pid) - before
         if side.kind not in ("client", "select"):
             told = report(sample.output)
             kept = ("seconds", "phases", "limited_by")
@@ -150,7 +150,7 @@ class Bench:
     def _merged(self, pid: int) -> float:
         """Merge what is left; returns the CPU seconds of the server so far."""
         self.server.query("OPTIMIZE TABLE bench.t FINAL")
-        return _cpu(pid)
+        return cpu_seconds(pid)
 
     def _equip(self, installed: bool) -> None:
         """Give the server rowfall-decode, or take it away."""
@@ -162,7 +162,7 @@ class Bench:
             run([ROWFALL, "install-decoder", "--to", self.server.uri("bench")])
 
     def _stored(self) -> tuple[int, int, str]:
-        names = ", ".join(_rounded(name, kind) for name, kind in self.table.columns)
+        names = ", ".join(rounded(name, kind) for name, kind in self.table.columns)
         text = self.server.query(
             "SELECT count(), (SELECT count() FROM system.parts WHERE active AND database = 'bench' "
             f"AND table = 't'), sum(cityHash64(toString(tuple({names})))) FROM bench.t"
@@ -171,7 +171,7 @@ class Bench:
         return int(rows), int(parts), checksum
 
 
-def _rounded(name: str, kind: str) -> str:
+def rounded(name: str, kind: str) -> str:
     """A column for the checksum: the server's own reader of 24.10 takes 1.239 for
     1.2389999999999999, which rowfall does not."""
     if "Float64" in kind:
@@ -179,7 +179,7 @@ def _rounded(name: str, kind: str) -> str:
     return f"round(`{name}`, 3)" if "Float32" in kind else f"`{name}`"
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """User and system seconds of the server and of programs that it has started and seen end."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

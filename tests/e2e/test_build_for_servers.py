@@ -19,6 +19,7 @@ from lab.clickhouse import ClickHouse
 from lab.disk import SmallDisk
 from lab.faulty import Fault, Faulty, Request, exception
 from lab.process import wait_until
+from lab.seaweed import Seaweed
 from rowfall.decoder import installed
 from rowfall.deliver.server_build import FOLDER
 
@@ -468,4 +469,55 @@ def test_a_server_that_cannot_read_the_layout(watched: Watched) -> None:
     assert any("parts cannot be handed over: Cannot read" in note for note in report["notes"])
     assert len(probed) >= 2
     assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [600_000, 600_000]
+    assert lake.staging() == set()
+
+
+# --- object stores --------------------------------------------------------------------------------
+
+POLICY = """\
+<clickhouse><storage_configuration>
+  <disks><bucket>
+    <type>s3</type><endpoint>{endpoint}/{bucket}/disk/</endpoint>
+    <access_key_id>{key}</access_key_id><secret_access_key>{secret}</secret_access_key>
+    <skip_access_check>true</skip_access_check>
+  </bucket></disks>
+  <policies><bucket><volumes><main><disk>bucket</disk></main></volumes></bucket></policies>
+</storage_configuration></clickhouse>
+"""
+
+
+@long
+def test_a_table_on_a_disk_in_s3(lake: Lake, s3: Seaweed, bucket: str) -> None:
+    """The server puts the files into the bucket once; attaching and publishing copy nothing."""
+    folder = lake.server.folder / "config.d"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    policy = POLICY.format(
+        endpoint=s3.endpoint, bucket=bucket, key=s3.access_key, secret=s3.secret_key
+    )
+    (folder / "bucket.xml").write_text(policy)
+    lake.do("SYSTEM RELOAD CONFIG")
+    lake.do(
+        "CREATE TABLE {db}.t (id UInt32, kind String, day Date, price Float64, maybe "
+        "Nullable(UInt32)) ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id "
+        "SETTINGS storage_policy = 'bucket'"
+    )
+    source = write(lake.shell)
+    report = lake.load(source, "--table", "t", "--build", "on", "--verify")
+    assert (report["rows"], report["notes"]) == (10_000, [])
+    lake.load(source, "--table", "sent", "--build", "off")
+    same(lake, "t", "sent")
+    lake.do("SYSTEM FLUSH LOGS")
+    moved = lake.row(
+        "SELECT sumIf(ProfileEvents['WriteBufferFromS3Bytes'], query LIKE 'RESTORE%') > 0, "
+        "sumIf(ProfileEvents['S3CopyObject'], 1), "
+        "sumIf(ProfileEvents['S3PutObject'], query LIKE '%ATTACH PARTITION%') "
+        "FROM system.query_log WHERE type = 'QueryFinish' AND query LIKE '%{db}%'"
+    )
+    assert moved[:2] == [1, 0]
+    # A file of its own for each part that says how it is attached, at most.
+    assert moved[2] <= 3 * 12, moved
+    again = lake.load(source, "--table", "t", "--build", "on")
+    assert (again["rows"], again["splits_skipped"]) == (0, 2)
+    lake.do("DROP TABLE {db}.t SYNC")
     assert lake.staging() == set()

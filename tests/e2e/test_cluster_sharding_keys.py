@@ -287,3 +287,56 @@ def test_a_shard_that_is_away_cannot_be_left_out(fleet: Fleet, s3: Seaweed, buck
         fleet.cluster.nodes[3].start()
     fleet.ok(*args, env=s3.env)
     assert json.loads(fleet.ok("verify", "last", "--json", env=s3.env).out)["ok"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "key",
+    [
+        "id", "small", "cityHash64(name)", "cityHash64(small)", "intHash32(small)", "small % 7",
+        "sipHash64(id)", "xxHash64(name)", "intHash64(id)", "ifNull(code, -1)",
+    ],
+)  # fmt: skip
+def test_parts_for_each_shard(heavy: Fleet, key: str) -> None:
+    """They are built here, and no row passes between nodes."""
+    for n in range(FILES):
+        heavy.shell.write(f"in/f{n}.csv", rows(n * ROWS, (n + 1) * ROWS))
+    given = ("in/*.csv", "--table", "t", "--shard-key", key, *SCHEMA, "--build", "on")
+    planned = heavy.ok("plan", *given, "--json").document
+    assert planned["delivery"] == "build"
+    assert "finds the shard of each row" in planned["why_spread"]
+    report = heavy.load(*given, "--verify")
+    assert (report["rows"], report["notes"]) == (FILES * ROWS, [])
+    assert [s["rows"] for s in report["shards"]] == heavy.counts("t_local")
+    again = heavy.load(*given)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, FILES)
+    check(heavy, key, ("t",), "heavy")
+
+
+@pytest.mark.long
+def test_parts_of_partitions_for_each_shard(heavy: Fleet) -> None:
+    """Each shard gets those of its own partitions, also where a value sends the rows elsewhere."""
+    heavy.shell.write("in/a.csv", rows(0, FILES * ROWS))
+    given = ("in/*.csv", "--table", "t", "--shard-key", "cityHash64(name)", *SCHEMA)
+    given = (*given, "--partition-by", "small % 3", "--order-by", "(name, id)")
+    assert heavy.load(*given, "--build", "on", "--verify")["notes"] == []
+    parts = (
+        "SELECT uniqExact(partition_id), count() FROM system.parts WHERE active AND "
+        "database = '{db}' AND table = 't_local'"
+    )
+    found = [heavy.ask(node, parts)[0] for node in heavy.first()]
+    assert [one[0] > 1 for one in found] == [True, True, False, True]
+    assert all(one[0] == one[1] for one in found)
+    check(heavy, "cityHash64(name)", ("t",), "heavy")
+
+
+@pytest.mark.long
+def test_sharding_keys_that_are_not_built(fleet: Fleet) -> None:
+    fleet.shell.write("in/a.csv", rows(0, ROWS))
+    for key in ("cityHash64(id, name)", "murmurHash3_64(name)", "length(name)"):
+        given = ("in/*.csv", "--table", "t", "--shard-key", key, *SCHEMA)
+        refused = fleet.ends(2, "load", *given, "--build", "on")
+        assert f"rowfall-decode does not compute the sharding key {key}" in refused.talk
+    given = ("in/*.csv", "--table", "t", "--shard-key", "id", *SCHEMA, "--build", "on")
+    refused = fleet.ends(2, "load", *given, "--method", "distributed")
+    assert "--method distributed says how rows get to their shards" in refused.talk

@@ -107,6 +107,30 @@ def test_a_server(
     assert tables(clickhouse, database) == []  # no journal either
     assert links(found) >= HERE | SERVER
     assert found["engine"]["working"] > 0
+    ways = {one["delivery"]: one for one in found["deliveries"]}
+    assert set(ways) == {"build", "push", "pull"}
+    assert all(one["cpu_servers"] > 0 for one in ways.values())
+
+
+@pytest.mark.long
+def test_parts_for_a_server(
+    shell: Shell, files: str, clickhouse: ClickHouse, database: str, untouched: Callable[[], None]
+) -> None:
+    """Its samples are built, and it takes them over."""
+    to = ("--to", clickhouse.uri(database), "--table", "t", "--build", "on")
+    untouched()
+    doctor(shell, files, *to)
+    untouched()
+    assert tables(clickhouse, database) == []
+    clickhouse.query("SYSTEM FLUSH LOGS")
+    restored = (
+        "SELECT count() FROM system.query_log WHERE type = 'QueryFinish' AND query LIKE "
+        f"'RESTORE TABLE rowfall.parts AS %{database}%' AND query NOT LIKE '%_probe FROM%'"
+    )
+    assert int(clickhouse.query(restored)) > 1
+    text = shell.ok("doctor", files, *to).out
+    assert "Ways into the servers (estimated)" in text
+    assert "build" in text.partition("Ways into the servers")[2]
 
 
 @pytest.mark.long

@@ -19,8 +19,9 @@ import pytest
 import yaml
 
 import rowfall
+from e2e.fleet import Fleet
 from e2e.lake import JOURNAL, Lake
-from e2e.tools import csv
+from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
 from lab.http import Web
 from lab.packages import packages
@@ -394,3 +395,43 @@ def test_ray_starts_two_workers(lake: Lake) -> None:
     assert (report["rows"], report["outcome"]) == (FILES * ROWS, "done")
     assert loaded(report["workers"]) == FILES * ROWS
     assert lake.server.password not in talk
+
+
+@pytest.mark.long
+def test_workers_share_a_load_into_a_cluster(fleet: Fleet) -> None:
+    """With a sharding key, too: rows are where it says, whoever loads them."""
+    for number in range(FILES):
+        some = [(number * ROWS + i, f"n{i}") for i in range(ROWS)]
+        fleet.shell.write(f"in/f{number:03}.csv", csv(some, *HEAD))
+    key = ("--table", "t", "--shard-key", "cityHash64(id)")
+    fleet.ok("load", "in/f000.csv", *key)  # workers share its files, not its making
+    env = fleet.shell.env
+    started = [
+        fleet.shell.cli.start(
+            "load", *SMALL, "--table", "t", "--fleet", "f", "--json", "--to", fleet.to,
+            env=env | {"ROWFALL_HOME": str(fleet.shell.folder / f"state{n}")},
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    found = [ended(process)[0] for process in started]
+    whole = max(found, key=lambda report: report["rows"] * bool(report["workers"]))
+    assert loaded(whole["workers"]) == (FILES - 1) * ROWS
+    assert fleet.numbers("t") == [FILES * ROWS] * 2
+    there = "SELECT count(), countIf(cityHash64(id) % 2 = {at}) FROM {db}.t_local"
+    for at, node in enumerate(fleet.first()):
+        ((count, own),) = fleet.ask(node, there.replace("{at}", str(at)))
+        assert 0 < count == own
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["postgresql://me@127.0.0.1:1/db", "mysql://me@127.0.0.1:1/db", "new.duckdb", "out_{n}.csv",
+     "kafka://127.0.0.1:1/topic", "iceberg+lake/t"],
+)  # fmt: skip
+def test_targets_that_one_process_has_are_refused_by_name(shell: Shell, to: str) -> None:
+    """Nothing is connected to."""
+    shell.write("a.csv", "id\n1\n")
+    table = ("--table", "t") if "db" in to else ()
+    refused = shell.ends(2, "load", "a.csv", "--to", to, *table, "--fleet", "f")
+    assert "--fleet needs a ClickHouse server, where leases of files are kept, and" in refused.talk
+    assert "give a server with --to clickhouse://host:8123/database" in refused.talk

@@ -7,6 +7,7 @@ their own width (``createBlockSelector.cpp``).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -59,16 +60,25 @@ class ShardingKey:
         """True when reading a row again may give its key another value."""
         return _VARYING.search(self.expression) is not None
 
+    @property
+    def slot(self) -> str:
+        """Return SQL of the place of a row among those of all shards."""
+        # Shorter numbers are filled up with zeros: -1 as Int32 is 4,294,967,295.
+        return f"reinterpretAsUInt64({self.expression}) % {sum(self.weights)}"
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Return the place behind the last one of each shard."""
+        return tuple(itertools.accumulate(self.weights))
+
     def condition(self, at: int) -> str:
         """Return SQL that is true for the rows of the shard at this position, from 0."""
         start, stop = sum(self.weights[:at]), sum(self.weights[: at + 1])
         if start == stop:
             return "0"
-        # Shorter numbers are filled up with zeros: -1 as Int32 is 4,294,967,295.
-        slot = f"reinterpretAsUInt64({self.expression}) % {sum(self.weights)}"
-        return (
-            f"{slot} = {start}" if stop - start == 1 else f"{slot} BETWEEN {start} AND {stop - 1}"
-        )
+        if stop - start == 1:
+            return f"{self.slot} = {start}"
+        return f"{self.slot} BETWEEN {start} AND {stop - 1}"
 
 
 def is_free(key: str) -> bool:

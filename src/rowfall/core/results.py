@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.load_record import LoadRecord, PartSizes
-from rowfall.core.model import Encoding, MergeWork
+from rowfall.core.model import DeliveryForecast, Encoding, MergeWork
 from rowfall.core.steering import SteeringStep
 
 
@@ -583,6 +583,7 @@ class DoctorReport:
         engine: (counter, seconds) of the target's engine, of all its threads together.
         notes: what the figures leave out.
         seconds: that measuring took.
+        deliveries: into servers, what each way would cost; none where rows are not known.
     """
 
     source: str
@@ -599,6 +600,7 @@ class DoctorReport:
     engine: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
     seconds: float
+    deliveries: tuple[DeliveryForecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,23 @@ class ComputedKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class PartShard:
+    """The sharding key of a table, whose parts begin with the number of a shard and a dot.
+
+    Attributes:
+        ends: slots behind the last one of each shard.
+        hash: function of one column that gives the slot, "" for its value; None where the program
+            asks for shards as for partitions, by ``columns``.
+        column: index of that column.
+    """
+
+    ends: tuple[int, ...]
+    hash: str | None = None
+    column: int = 0
+    columns: tuple[KeyColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PartPartition:
     """The partition key of a table; the program asks for the partitions of its values."""
 
@@ -97,6 +114,7 @@ class PartPartition:
     file: str
     max_partitions: int = 0
     hold_bytes: int = 0
+    shard: PartShard | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Build(Decode):
             found.used,
             file=str(Path(run.outputs[0]).parent / "keys.native"),
             max_partitions=int(order.settings.get("max_partitions_per_insert_block", 0)),
-            hold_bytes=_held_bytes(order),
+            hold_bytes=held_bytes(order),
         )
         least, most = _HELD_BLOCK
         block = min(most, max(least, order.schema.layout.partitions * _HELD_SLICE))
@@ -159,10 +159,11 @@ class Build(Decode):
 
     def _merged(self, run: BuildRun, table: Definition, asked: Spec) -> Spec:
         """Return the spec with what it says about merging all blocks into one part, if they are."""
-        if not merging.of_table(table, asked.format, spares=not self._moves):
+        apart = asked.partition_by is not None
+        if apart or not merging.of_table(table, asked.format, spares=not self._moves):
             return asked
         file = str(Path(run.outputs[0]).parent / "rows")
-        held = documents.PartMerge(_held_bytes(run.order), file, merging.HELD_BLOCK)
+        held = documents.PartMerge(held_bytes(run.order), file, merging.HELD_BLOCK)
         return replace(asked, merge=held)
 
     def _answers(self, run: DecoderRun) -> Answers:
@@ -177,14 +178,18 @@ class Build(Decode):
             lane, schema = _ASKING_LANES + run.lane, run.order.schema
             if question == "keys" and run.sorting is not None:
                 return self._compute_keys(run.sorting, schema, about, lane)
-            key = run.partitioning
-            if key is None or question != "partitions":
+            if question != "partitions":
                 raise EngineError(f"nobody knows {question}")
             with self._readable(about["file"]) as place:
-                rows = handed_rows(schema, about, place)
-                return partitions(key, self._engine, rows, lane)
+                return self._partitions(run, handed_rows(schema, about, place), lane)
 
         return answer
+
+    def _partitions(self, run: BuildRun, rows: SqlText, lane: int) -> Mapping[str, Any]:
+        """Return the partitions of values, see :func:`partitions`."""
+        if run.partitioning is None:
+            raise EngineError("the table has no partitions")
+        return partitions(run.partitioning, self._engine, rows, lane)
 
     def _readable(self, file: str) -> AbstractContextManager[SqlText]:
         """Let the engine read a file; gives the name and first arguments of a table function."""
@@ -237,7 +242,7 @@ class Build(Decode):
         run.place = Path(self._input.target.folder or "", path, "detached")
         return found
 
-    def _complete(self, run: BuildRun, table: Definition) -> float:
+    def complete(self, run: BuildRun, table: Definition) -> float:
         """Let the engine make what attached parts lack; returns its CPU seconds.
 
         Raises:
@@ -285,7 +290,7 @@ class Build(Decode):
         if parts:
             cpu = self._hand_over(run, parts)
             if run.table is not None:
-                cpu += self._complete(run, run.table)
+                cpu += self.complete(run, run.table)
         return Outcome(
             rows_read=report.rows,
             rows_written=report.rows,
@@ -317,7 +322,7 @@ class Build(Decode):
         return self._engine.run(statement, lane=run.lane).cpu_seconds
 
 
-def _held_bytes(order: Order) -> int:
+def held_bytes(order: Order) -> int:
     """Return the bytes of rows that one attempt may hold in memory until they are a part."""
     limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
     return limit // attempts.HELD_SHARE

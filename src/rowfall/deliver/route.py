@@ -15,7 +15,7 @@ from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Schema, Setting
+from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Choice, Outcome, Plan, Schema, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.units import parse_size
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
@@ -32,6 +32,7 @@ from rowfall.systems.clickhouse.target import Table
 if TYPE_CHECKING:
     from rowfall.core.arrow_channel import ArrowChannel
     from rowfall.deliver.rows import Prefill
+    from rowfall.deliver.server_build import BuildForServer
     from rowfall.targets.base import FileTarget
     from rowfall.targets.transactional import TransactionalTable
 
@@ -44,6 +45,8 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
         return Scattered(one, session.writers)
+    if facts.sharding is not None and plan.transport.delivery.value == BUILD:
+        return _open_sharded(session, facts, plan, facts.sharding.key)
     if facts.sharding is not None and sharding == FILTER and not writer.number:
         each = [_open(session, facts, plan, one) for one in session.writers]
         numbers = sorted(one.shard for one in session.writers)
@@ -52,6 +55,53 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
             each, [one.settings for one in plan.work.writers], facts.sharding.key, places
         )
     return _open(session, facts, plan, writer)
+
+
+def _open_sharded(session: Session, facts: LoadFacts, plan: Plan, key: ShardingKey) -> Delivery:
+    """Return the delivery of parts to each shard; of what is declined, through Distributed."""
+    from rowfall.deliver.sharded_build import BuildForShards
+
+    sent = replace(
+        plan.transport, delivery=plan.transport.fallback, parser=Choice(ENGINE, "declined"),
+        parts=Choice(ENGINE, "declined"), sharding=Choice(DISTRIBUTED, "declined"),
+    )  # fmt: skip
+    writers = session.writers
+    fallback = open_delivery(session, facts, replace(plan, transport=sent), writers[0])
+    source = facts.source_for(plan.transport)
+    read, most = read_encoding(source, facts.encoding), parse_size(session.options.max_record)
+    assert read is not None  # noqa: S101 - the planner has looked for it
+    headers = _headers(session, facts)
+    each = {}
+    for one in writers:
+        target = one.target
+        given = DecoderInput(source, target, read, facts.encoding, (), fallback, headers, most)
+        # One program at a time makes parts for all of them.
+        each[one.shard] = _build_for_server(session, facts, plan, one, given, 1)
+    return BuildForShards(each[writers[0].shard], [each[n] for n in sorted(each)], key)
+
+
+def _build_for_server(
+    session: Session,
+    facts: LoadFacts,
+    plan: Plan,
+    writer: Writer,
+    given: DecoderInput,
+    at_once: int,
+) -> BuildForServer:
+    """Return the delivery of parts to one server.
+
+    Args:
+        at_once: servers that parts are made for at the same time.
+    """
+    from rowfall.deliver.server_build import BuilderRules, BuildForServer
+    from rowfall.systems.clickhouse.part_server import part_server
+
+    assert facts.program is not None  # noqa: S101 - the planner has looked for it
+    lanes, strict = plan.work.lanes * at_once, session.options.build == "on"
+    near = any(one.link.near for one in facts.writers)
+    rules = BuilderRules(max(1, facts.cores_here // lanes), strict, lanes, near)
+    parts = part_server(session.options.build_address)
+    return BuildForServer(facts.program, writer.engine, given, parts, rules)
 
 
 def open_sending(
@@ -172,15 +222,7 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return Decode(facts.program, writer.engine, given)
     delivery: Delivery
     if facts.reach is not None:
-        from rowfall.deliver.server_build import BuilderRules, BuildForServer
-        from rowfall.systems.clickhouse.part_server import part_server
-
-        rules = BuilderRules(
-            max(1, facts.cores_here // (len(facts.writers) * plan.work.lanes)),
-            session.options.build == "on", plan.work.lanes * len(facts.writers),
-        )  # fmt: skip
-        parts = part_server(session.options.build_address)
-        delivery = BuildForServer(facts.program, writer.engine, given, parts, rules)
+        delivery = _build_for_server(session, facts, plan, writer, given, len(facts.writers))
     else:
         from rowfall.deliver.build import Build, BuildFromEngine
 

@@ -65,11 +65,13 @@ class BuilderRules:
         threads: each of which makes parts.
         strict: a server that cannot take parts is an error (``--build on``).
         lanes: attempts that are built at the same time.
+        near: a server is on this machine, too.
     """
 
     threads: int
     strict: bool
     lanes: int = 1
+    near: bool = False
 
 
 class BuildForServer(Build):
@@ -80,15 +82,16 @@ class BuildForServer(Build):
     """
 
     _moves = False
-    # A server on this machine comes first: of cores that both want it gets nine tenths.
-    _nice = 10
 
     def __init__(
         self, program: str, server: Engine, input_: DecoderInput, parts: PartServer,
         rules: BuilderRules,
     ) -> None:  # fmt: skip
         super().__init__(program, server, input_)
+        self.given = program, server, input_, parts, rules
         self._parts, self._rules = parts, rules
+        # A server on this machine comes first: of cores that both want it gets nine tenths.
+        self._nice = 10 if rules.near else 0
         self._pipe_folder = temporary_folder()
         self._proving = threading.Lock()
         self._proven: str | None = None  # "" once it is, else why it cannot be
@@ -98,7 +101,7 @@ class BuildForServer(Build):
             return self._input.fallback.insert(order, lane, on_tick)
         with self._proving:
             if self._proven is None:
-                self._prove(order, lane)
+                self.prove(order, lane)
         self._check_room(order)
         return self.in_folder(order, lane, on_tick)
 
@@ -151,13 +154,13 @@ class BuildForServer(Build):
 
     def _hand_over(self, run: BuildRun, parts: Mapping[str, Path]) -> float:
         order = run.order
-        return self._restore(order.staging, parts, order.attempt, run.lane)
+        return self.restore(order.staging, parts, order.attempt, run.lane)
 
     def _completion_id(self, order: Order, number: int) -> str:
         """See :meth:`Build._completion_id`: a lost connection is asked for by the id alone."""
         return f"{order.attempt}{_COMPLETES}{number}"
 
-    def _restore(self, table: str, parts: Mapping[str, Path], query_id: str, lane: int) -> float:
+    def restore(self, table: str, parts: Mapping[str, Path], query_id: str, lane: int) -> float:
         """Let the server restore parts into an empty table; returns its CPU seconds.
 
         Raises:
@@ -217,7 +220,7 @@ class BuildForServer(Build):
 
     # --- proving ------------------------------------------------------------------------------
 
-    def _prove(self, order: Order, lane: int) -> None:
+    def prove(self, order: Order, lane: int) -> None:
         """Prove that the server reads parts with the columns of a load, as they were written.
 
         Raises:
@@ -288,7 +291,7 @@ class BuildForServer(Build):
                 f"all_{n}_{n}_0": self._built(rows, columns, form, folder / str(n))
                 for n, form in enumerate(forms, 1)
             }
-            self._restore(name, parts, f"{order.attempt}_probe", lane)
+            self.restore(name, parts, f"{order.attempt}_probe", lane)
             hashed = f"SELECT {sql.checksum(plain)} FROM "
             with self._readable(str(rows)) as place:
                 wanted = self._engine.ask(
@@ -338,11 +341,20 @@ class BuildForServer(Build):
     def kill(self, attempt: str) -> None:
         run = self._running.get(attempt)
         super().kill(attempt)
+        self.kill_statements(attempt, run)
+
+    def kill_statements(self, attempt: str, run: DecoderRun | None) -> None:
+        """End what the server does for an attempt; ``run``: None where it has none."""
         self._engine.kill(attempt)
         if isinstance(run, BuildRun) and run.table is not None:
             filled = {c.name for c in run.order.schema.columns}
             for number in range(len(table_definition.completions(run.table, filled))):
                 self._engine.kill(self._completion_id(run.order, number))
+
+    @property
+    def refused(self) -> str | None:
+        """Return why the server takes no parts; "" if it does, None before it was asked."""
+        return self._proven
 
 
 def oldest(layout: PartLayout) -> PartLayout:

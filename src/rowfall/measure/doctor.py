@@ -449,5 +449,5 @@ class _Examination:
             self._slowest(), rate, seconds,
             tuple(c for c in changes if c.gain >= _LEAST_GAIN)[:_MOST_CHANGES],
             self._largest.report.rows, self._largest.report.seconds, tuple(self._engine.items()),
-            tuple(self._notes), time.monotonic() - began,
+            tuple(self._notes), time.monotonic() - began, self._plan.to.deliveries,
         )  # fmt: skip

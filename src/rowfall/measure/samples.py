@@ -170,6 +170,9 @@ class Samples:
                 order_by=schema.layout.order_by,
                 partition_by=schema.layout.partition_by or None,
             )
+        if self._facts.reach is not None and paths[0].endswith(".native"):
+            # No parts for servers are made of what an engine has read.
+            kept = replace(kept, build="auto", spare_servers=False)
         return LoadSample(paths, kept, here=True)
 
     def _listed_bytes(self, listing: Listing) -> float:

@@ -24,6 +24,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.decoder.documents import ComputedKeys, KeyColumn, KeyExpression
+from rowfall.decoder.installed import PROGRAM
 from rowfall.schema.types.strict_reading import strict_column
 
 # All zones that the decoder knows have had offsets of whole quarters of an hour since 1970.
@@ -216,6 +217,62 @@ def partition_key(
             if _field(column.type) is None:
                 return f"a partition key of {column.type} may be NULL"
     return PartitionKey(tuple(computed), tuple(used), nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardUse:
+    """How the shards of rows are found by a sharding key.
+
+    Attributes:
+        hash: function of the column that rowfall-decode computes, "" for its value; None where the
+            engine computes the key, for each class of rows.
+        column: index of that column; ``used``: of the engine's expression.
+    """
+
+    hash: str | None = None
+    column: int = 0
+    used: tuple[KeyColumn, ...] = ()
+
+
+# What rowfall-decode computes as the engine does: of whole numbers, and of texts.
+_NUMBER_HASHES = frozenset({"", "intHash32", "intHash64", "cityHash64", "sipHash64", "xxHash64"})
+_TEXT_HASHES = frozenset({"cityHash64", "sipHash64", "xxHash64"})
+_HASHED_NUMBER = regex(r"U?Int(8|16|32|64)|Bool|Date|DateTime")
+# Of few values, so that the engine is asked for the shard of each.
+_FEW = regex(r"U?Int(8|16)|Enum(8|16)|Bool|Date|Date32")
+
+
+def shard_use(key: str, columns: Sequence[Column]) -> ShardUse | str:
+    """Return how rowfall-decode finds the shards of rows, or a clause: why it cannot.
+
+    Args:
+        key: expression of a Distributed table, of which the remainder says the shard.
+        columns: of the load.
+    """
+    by_name = {column.name: n for n, column in enumerate(columns)}
+    found = elements(key)
+    if len(found) != 1:
+        return f"{PROGRAM} does not compute the sharding key {key}"
+    element = found[0]
+    call = _CALL.fullmatch(element)
+    function, name = ("", sql.identifier(element))
+    if call is not None and call[3] is None:
+        function, name = call[1], sql.identifier(call[2])
+    if name in by_name and function in _NUMBER_HASHES:
+        type_ = parse_type(columns[by_name[name]].type)
+        texts = type_.base == "String" and function in _TEXT_HASHES
+        if not type_.nullable and (texts or _HASHED_NUMBER.fullmatch(type_.base)):
+            return ShardUse(function, by_name[name])
+    own, _, why = _names(element, by_name, ())
+    if why:
+        return f"the sharding key {why}"
+    use, _ = _use(element, by_name, columns)
+    if use is not None:
+        return ShardUse(used=(use,))
+    few = [n for n in own if _FEW.fullmatch(parse_type(columns[by_name[n]].type).base)]
+    if len(own) == len(few) == 1:
+        return ShardUse(used=(KeyColumn(by_name[own[0]]),))
+    return f"{PROGRAM} does not compute the sharding key {key}"
 
 
 _UNSIGNED = regex(r"UInt(8|16|32|64)|Bool|Date|DateTime")

@@ -132,12 +132,18 @@ def _check_profiles(facts: LoadFacts, transport: Transport) -> None:
         needed["optimize_on_insert"] = 0  # else rows are gone before they are counted
     if facts.table.views.names:
         needed["materialized_views_ignore_errors"] = 0
-    if transport.sharding.value == DISTRIBUTED:
+    if _sends_rows(transport):
         needed |= {setting.name: int(setting.value) for setting in FOREGROUND}
     for writer in facts.writers:
         for name, value in needed.items():
             if not writer.engine.allows(name, value):
                 raise not_allowed(writer.engine, name, value)
+
+
+def _sends_rows(transport: Transport) -> bool:
+    """Tell whether a Distributed table may send rows to shards; also those that are not built."""
+    built = transport.delivery.value == BUILD and transport.sharding.value == FILTER
+    return built or transport.sharding.value == DISTRIBUTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,7 @@ def _plan_writer(
     if facts.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    if transport.sharding.value == DISTRIBUTED:
+    if _sends_rows(transport):
         settings += FOREGROUND
     work = attempts.WriterWork(engine, share, shape, todo, groups, lanes)
     return _Work(groups, lanes, settings, attempts.expect(facts, transport, work))

@@ -77,7 +77,10 @@ def choose_transport(
         sort = Sorting("sorted", "parts are in the order of the table's key", sorted_by)
     else:
         sort = _choose_sorting(facts, options, parser)
-    sharding = _choose_sharding(facts, options, delivery, parser, todo)
+    if built and facts.sharding is not None:
+        sharding = Choice(FILTER, f"{PROGRAM} finds the shard of each row, and each gets its parts")
+    else:
+        sharding = _choose_sharding(facts, options, delivery, parser, todo)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
     text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
     fallback = Choice(PULL, "the engine that stores the rows can read the source")
@@ -650,8 +653,8 @@ def _not_handed_over(facts: LoadFacts, options: Options, parser: Choice) -> str 
     """Return a clause: why servers cannot take over parts that are made here; None if they can."""
     if options.pull:
         return "--pull has the server read the source"
-    if facts.sharding is not None:
-        return f"the sharding key {facts.sharding.key.expression} says on which shard a row belongs"
+    if facts.sharding is not None and (why := _not_sharded(facts, options, facts.sharding)):
+        return why
     if parser.value != HERE:
         return f"{PROGRAM} does not parse here: {parser.reason}"
     if facts.program is None:
@@ -669,6 +672,23 @@ def _not_handed_over(facts: LoadFacts, options: Options, parser: Choice) -> str 
     if facts.rows_refused:
         return facts.rows_refused
     return next((w.link.back for w in facts.writers if w.link.back is not None), None)
+
+
+def _not_sharded(facts: LoadFacts, options: Options, sharding: ShardingFacts) -> str | None:
+    """Return a clause: why parts for each shard cannot be made here; None if they can."""
+    key: ShardingKey = sharding.key
+    if options.method in (FILTER, DISTRIBUTED):
+        return f"--method {options.method} says how rows get to their shards"
+    if key.unreplicated:
+        return "each replica has a table of its own"
+    if sharding.refused is not None:
+        return sharding.refused
+    if facts.table.views.names:
+        return f"views read a table with the sharding key {key.expression}"
+    if _no_distributed(sharding) is not None:
+        return "the cluster has internal_replication = 0"
+    found = keys.shard_use(key.expression, facts.schema.columns)
+    return found if isinstance(found, str) else None
 
 
 def _not_sorted(facts: LoadFacts, options: Options) -> str | None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rowfall.core import units
 from rowfall.core.results import Change, DoctorReport, Link
+from rowfall.report.deliveries import deliveries_grid
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def doctor_document(found: DoctorReport) -> dict[str, Any]:
         },
         "links": [asdict(link) for link in found.links],
         "changes": [asdict(change) for change in found.changes],
+        "deliveries": [asdict(one) for one in found.deliveries],
         "engine": dict(found.engine),
         "sample": {"rows": found.sample_rows, "seconds": found.sample_seconds},
         "notes": list(found.notes),
@@ -63,6 +65,8 @@ def doctor_text(found: DoctorReport, *, color: bool = False, width: int = WIDTH)
             wrap(_change(change), first="  ", indent="    ", width=width)
             for change in found.changes
         ]
+    if ways := deliveries_grid(found.deliveries):
+        parts += ["", Text("Ways into the servers (estimated)", "bold"), *ways]
     if found.engine:
         parts += ["", Text("The target's engine, seconds of its threads", "bold")]
         parts.append(facts([(name, f"{seconds:.2f} s") for name, seconds in found.engine]))

@@ -27,6 +27,7 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.patterns import regex
+from rowfall.report.deliveries import deliveries_grid
 from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
 
 # 2: "seats" and "seat" became "writers" and "writer"; 3: "landed" became "loaded".
@@ -311,19 +312,7 @@ def _deliveries(plan: Plan, verbose: bool) -> list[RenderableType]:
     """Return what each delivery into servers would cost, beside each other; [] if nobody asks."""
     if not verbose and plan.transport.parts.reason == NOT_SPARED:
         return []
-    head = ("", "time", "CPU here", "server CPU", "from source", "to servers")
-    lines: list[tuple[str, ...]] = [head]
-    for one in plan.to.deliveries:
-        if one.refused and one.refused != NOT_SPARED:
-            continue
-        source = one.source_here + one.source_servers
-        name = f"{one.delivery} (--spare-servers)" if one.refused else one.delivery
-        lines.append((
-            name, units.forecast(one.seconds), f"{one.cpu_here:.2g} s",
-            f"{one.cpu_servers:.2g} s", units.size(source),
-            "" if one.sent is None else units.size(one.sent),
-        ))  # fmt: skip
-    return [grid(lines)] if len(lines) > 1 else []
+    return deliveries_grid(plan.to.deliveries)
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:

@@ -130,6 +130,50 @@ pub struct PartitionKey {
     /// Bytes of rows that are held in memory, so that those of a partition become one part.
     #[serde(default)]
     pub hold_bytes: usize,
+    /// The shards of a cluster, whose parts are apart; none where the table is on one.
+    #[serde(default)]
+    pub shard: Option<ShardKey>,
+}
+
+/// The sharding key of a table: whose parts begin with the number of the shard and a dot.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardKey {
+    /// The hash of a column that says where a row belongs; none where the engine is asked.
+    #[serde(default)]
+    pub hash: Option<ShardHash>,
+    /// Index of that column.
+    #[serde(default)]
+    pub column: usize,
+    /// The columns that the engine's expression uses.
+    #[serde(default)]
+    pub columns: Vec<KeyColumn>,
+    /// Slot behind the last one of each shard: a row belongs in the one that is the remainder of the
+    /// hash divided by the last of these.
+    pub ends: Vec<u64>,
+}
+
+/// A hash of one column, called as the engine's function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+pub enum ShardHash {
+    /// The number itself.
+    #[serde(rename = "")]
+    Value,
+    /// Of numbers.
+    #[serde(rename = "intHash32")]
+    Int32,
+    /// Of numbers.
+    #[serde(rename = "intHash64")]
+    Int64,
+    /// CityHash 1.0.2 of texts, and the engine's hash of numbers.
+    #[serde(rename = "cityHash64")]
+    City,
+    /// SipHash-2-4.
+    #[serde(rename = "sipHash64")]
+    Sip,
+    /// XXH64.
+    #[serde(rename = "xxHash64")]
+    Xx,
 }
 
 /// How the sorted rows of blocks are kept until they become one part.

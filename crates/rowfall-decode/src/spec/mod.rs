@@ -14,7 +14,7 @@ use crate::types::{BaseType, Type};
 
 pub use crate::spec::columns::{
     ColumnSpec, ComputedKeys, KeyColumn, KeyExpression, Merge, PartLayout, PartitionKey, Same,
-    StringStreams,
+    ShardHash, ShardKey, StringStreams,
 };
 pub use crate::spec::formats::{
     Compression, Format, OutputCompression, OutputFormat, Tuples, UnknownColumns,
@@ -340,7 +340,9 @@ impl Spec {
             "the primary key is longer than sort_by",
         );
         let partition = self.partition_by.iter().flat_map(|key| &key.columns);
-        let used = partition.clone().chain(expressions.flat_map(|key| &key.columns));
+        let shard = self.partition_by.iter().flat_map(|key| &key.shard);
+        let asked = shard.clone().flat_map(|shard| &shard.columns);
+        let used = partition.clone().chain(asked).chain(expressions.flat_map(|key| &key.columns));
         need(
             used.clone().all(|c| c.index < self.columns.len()),
             "an expression of a key uses a missing column",
@@ -356,6 +358,24 @@ impl Spec {
         need(
             self.merge.is_none() || (self.parts && self.partition_by.is_none()),
             "only parts of a table without partitions are merged",
+        );
+        let types = self.types().unwrap_or_default();
+        need(
+            shard.clone().all(|shard| {
+                let column = types.get(shard.column);
+                shard.hash.is_none() || column.is_none_or(|column| shard.takes(column))
+            }),
+            "a shard is found by a whole number or a text",
+        );
+        need(
+            shard.clone().all(|shard| {
+                let ends = &shard.ends;
+                shard.column < self.columns.len()
+                    && (1..=usize::from(u16::MAX)).contains(&ends.len())
+                    && ends.is_sorted()
+                    && (shard.hash.is_some() || !shard.columns.is_empty())
+            }),
+            "shards have slots one after the other",
         );
         let plain =
             |types: Vec<Type>| types.iter().all(|t| t.children().is_empty() && !t.low_cardinality);

@@ -53,8 +53,8 @@ pub fn array_sizes(name: &str, arrays: usize) -> String {
 }
 
 /// ClickHouse's SipHash-2-4 of 128 bits, which it gives names of files by: the number that it mixes
-/// in before the last rounds is not that of others.
-fn sip_hash(bytes: &[u8]) -> (u64, u64) {
+/// in before the last rounds is not that of others. Both halves together are that of 64 bits.
+pub fn sip_hash(bytes: &[u8]) -> (u64, u64) {
     fn rounds(v: &mut [u64; 4], count: usize) {
         for _ in 0..count {
             v[0] = v[0].wrapping_add(v[1]);

@@ -16,7 +16,7 @@ use crate::types::streams::{escaped, file_name};
 
 /// A partition of a table.
 pub struct Partition {
-    /// The first part of the names of its parts.
+    /// The first part of the names of its parts, behind the number of a shard and a dot.
     pub id: String,
     /// The value of the key, as the engine writes it.
     pub value: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Write the files of a part of this partition.
+    /// Write the files of a part of this partition; none where the table has shards only.
     pub fn write(
         &self,
         names: &[String],
@@ -34,6 +34,9 @@ impl Partition {
         folder: &Path,
         checksums: &mut Checksums,
     ) -> io::Result<()> {
+        if self.columns.is_empty() {
+            return Ok(());
+        }
         let mut write = |name: String, bytes: &[u8]| {
             checksums.add(name.clone(), FileHash::of(bytes).sum(), None);
             std::fs::write(folder.join(name), bytes)
