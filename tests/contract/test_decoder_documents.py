@@ -26,6 +26,7 @@ from rowfall.decoder.documents import (
     PartLayout,
     PartMerge,
     PartPartition,
+    PartShard,
     RewriteRequest,
     SampleRequest,
     Spec,
@@ -94,6 +95,16 @@ SPECS = {
             strings="inline_typed", wide_bytes=5, wide_rows=6, substream_marks=False,
         ),
     ),
+    "shards by a hash": replace(
+        PARTS, columns=(TIME, NUMBER), timezone="UTC",
+        partition_by=PartPartition((), "keys", shard=PartShard((3, 4), "cityHash64", 1)),
+    ),
+    "shards by a number": replace(
+        PARTS, partition_by=PartPartition((), "keys", shard=PartShard((2,), "")),
+    ),
+    "shards that are asked for": replace(
+        PARTS, partition_by=PartPartition((), "keys", shard=PartShard((1, 3), columns=USED)),
+    ),
     "strings inline": replace(PARTS, layout=PartLayout(strings="inline")),
     "merged": replace(PARTS, merge=PartMerge(1 << 20, "rows", 1 << 16)),
 }  # fmt: skip
@@ -151,7 +162,8 @@ def values(kind: type) -> dict[str, set[str]]:
     return found
 
 
-KINDS = (Spec, Input, BlockInput, InputColumn, KeyColumn, PartPartition, PartLayout, Dialect)
+KINDS = (Spec, Input, BlockInput, InputColumn, KeyColumn, PartPartition, PartShard, PartLayout,
+         Dialect)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
