@@ -205,7 +205,7 @@ def object_name(url: str) -> str:
     which only a token tells apart are two objects: ``#q<parameters>.<credentials>``, each where
     there are some. A URL without such parameters is its own name.
     """
-    plain = unsigned(_without_user(url))
+    plain = unsigned(without_user(url))
     hidden = [item for item in _parameters(plain) if _masked(item, web=True) != item]
     if not hidden:
         return plain
@@ -219,7 +219,7 @@ def object_name(url: str) -> str:
 
 def former_name(url: str) -> str:
     """Return the name that :func:`object_name` gave when it hid what sounds like a secret only."""
-    plain = unsigned(_without_user(url))
+    plain = unsigned(without_user(url))
     head, _, query = plain.partition("?")
     items = query.split("&") if query else []
     hidden = [i for i in items if "=" in i and _HIDDEN_BEFORE.search(i.partition("=")[0])]
@@ -230,7 +230,8 @@ def former_name(url: str) -> str:
     return f"{head}?{'&'.join(shown)}#{_digest('&'.join(hidden), origin)}"
 
 
-def _without_user(url: str) -> str:
+def without_user(url: str) -> str:
+    """Return a URL without user, password and fragment."""
     scheme, rest = url.split("://", 1)
     end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
     return f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}"

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError, EngineError, TargetError
+from rowfall.core.errors import DataError, EngineError, SourceError, TargetError, UsageError
 from rowfall.core.model import Column
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
@@ -35,6 +35,34 @@ ACCEPTED = "accepted"
 
 KEY_HINT = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
 """Hint for a row that has the key of another one."""
+
+
+def check_key_given(key: Sequence[str], columns: Sequence[str]) -> None:
+    """Check that files have the key by which ``--on-conflict replace`` finds rows.
+
+    Raises:
+        UsageError: they lack a column of it.
+    """
+    if missing := [name for name in key if name not in columns]:
+        raise UsageError(f"--on-conflict replace: the files lack the key column {missing[0]}")
+
+
+def no_key_to_replace(table: str, what: str = "no primary key") -> UsageError:
+    """Return the error of a table whose rows ``--on-conflict replace`` cannot find."""
+    return UsageError(
+        f"--on-conflict replace needs the key that says which rows are the same, and {table} has "
+        f"{what}",
+        hint="Add a primary key, or take --on-conflict skip.",
+    )
+
+
+def null_in_key(rows: int, key: Sequence[str]) -> SourceError:
+    """Return the error of rows whose key of ``--upsert`` is NULL."""
+    return SourceError(
+        f"{units.counted(rows, 'row')} of the load have NULL in the key ({', '.join(key)}) of "
+        "--upsert: nothing says which rows they replace",
+        hint=f"Leave them out: --where '{key[0]} IS NOT NULL'.",
+    )
 
 
 class BusyError(EngineError):

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.open_file import OpenFile
@@ -27,6 +26,9 @@ from rowfall.engines.database import (
     PlainTransaction,
     SplitRecord,
     Transactions,
+    check_key_given,
+    no_key_to_replace,
+    null_in_key,
 )
 
 _KEPT = "_rowfall_kept"
@@ -262,15 +264,11 @@ class FileDatabase(Transactions):
         Raises:
             SourceError: it does not.
         """
-        by, keys = ", ".join(key), ", ".join(map(identifier, key))
+        keys = ", ".join(map(identifier, key))
         null = " OR ".join(f"{identifier(k)} IS NULL" for k in key)
         ((nulls,),) = self.rows(f"SELECT count(*) FROM {self.into} WHERE {null}")
         if nulls:
-            raise SourceError(
-                f"{units.counted(int(nulls), 'row')} of the load have NULL in the key ({by}) of "
-                "--upsert: nothing says which rows they replace",
-                hint=f"Leave them out: --where '{key[0]} IS NOT NULL'.",
-            )
+            raise null_in_key(int(nulls), key)
         twice = self.rows(
             f"SELECT count(*), {keys} FROM {self.into} GROUP BY {keys} HAVING count(*) > 1 "
             "ORDER BY ALL DESC LIMIT 1"
@@ -424,15 +422,8 @@ class FileTransaction(PlainTransaction):
         if self.database.options.on_conflict == REPLACE:
             key = self.database.key()
             if not key:
-                raise UsageError(
-                    "--on-conflict replace needs the key that says which rows are the same, and "
-                    f"{self.database.name} has no primary key",
-                    hint="Add a primary key, or take --on-conflict skip.",
-                )
-            if missing := [name for name in key if name not in self._columns]:
-                raise UsageError(
-                    f"--on-conflict replace: the files lack the key column {missing[0]}"
-                )
+                raise no_key_to_replace(self.database.name)
+            check_key_given(key, self._columns)
             keys = ", ".join(map(identifier, key))
             # Of rows with one key only one may be inserted: that which came last.
             chosen = (

@@ -29,6 +29,7 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.database import null_in_key
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.ledger import REBUILT
@@ -240,13 +241,8 @@ class Upsert:
         at = sql.qualified(self._database, self._shadow.name)
         null = " OR ".join(f"isNull({sql.name(one)})" for one in self._key)
         ((rows, nulls),) = self._engine.ask(f"SELECT count(), countIf({null}) FROM {at}")
-        by = ", ".join(self._key)
         if nulls:
-            raise SourceError(
-                f"{units.counted(int(nulls), 'row')} of the load have NULL in the key ({by}) of "
-                "--upsert: nothing says which rows they replace",
-                hint=f"Leave them out: --where '{self._key[0]} IS NOT NULL'.",
-            )
+            raise null_in_key(int(nulls), self._key)
         twice = (
             f"SELECT {self._columns}, count() AS rowfall_n FROM {at} GROUP BY {self._columns} "
             "HAVING rowfall_n > 1"

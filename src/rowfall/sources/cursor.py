@@ -22,7 +22,7 @@ from uuid import UUID
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.options import ERROR, Options
+from rowfall.core.options import Options
 from rowfall.core.sqltext import literal
 from rowfall.core.type_names import SECOND_DIGITS, Type, parse_type
 from rowfall.core.units import parse_duration
@@ -647,8 +647,3 @@ def no_key(cursor: Cursor, at: str) -> UsageError:
         f"{cursor.name}, so rows that come late could not be told from loaded ones",
         hint="Name the columns whose values together only one row has: --key id",
     )
-
-
-def replaced_by_key(options: Options) -> bool:
-    """Return whether rows with a key that the table holds take its place."""
-    return options.upsert is not None or options.on_conflict != ERROR

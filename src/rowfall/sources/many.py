@@ -44,7 +44,8 @@ REGISTRY = {
 """Scheme -> module and class of its set of tables, which takes (text, options)."""
 
 
-_BOOK = regex(r"\.(xls[xmb]?|ods)\Z", re.I)
+WORKBOOK = regex(r"\.(xls[xmb]?|ods)\Z", re.I)
+"""The end of a workbook's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def open_tables(text: str, options: Options) -> TableSet:
         scheme = file_databases.scheme_of_file(path) or scheme
         if own_files.is_data_folder_at(os.path.expanduser(path)):
             scheme = "folder"
-    if _BOOK.search(text):
+    if WORKBOOK.search(text):
         return cast("TableSet", find("stores.workbooks:Sheets", "sources")(text, options))
     if scheme not in REGISTRY:
         raise UsageError(

@@ -473,64 +473,41 @@ def unpack_gzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
     Raises:
         BrokenStreamError: it is none, it is cut, or something else follows; zero bytes are padding.
     """
+    return _unpack_all(chunks, lambda: zlib.decompressobj(wbits=31), GZIP)
+
+
+def unpack_bz2(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the content of a bz2 file of one or many streams, see :func:`unpack_gzip`."""
+    return _unpack_all(chunks, bz2.BZ2Decompressor, BZ2)
+
+
+def _unpack_all(chunks: Iterable[bytes], begin: Callable[[], Any], packed: str) -> Iterator[bytes]:
     current: Any = None
     members = 0
     for chunk in chunks:
         data = chunk
-        while data:
+        # One of bz2 keeps what it was given, one of gzip gives it back.
+        while data or not getattr(current, "needs_input", True):
             if current is None:
                 data = data.lstrip(b"\0") if members else data
                 if not data:
                     break
-                current = zlib.decompressobj(wbits=31)
+                current = begin()
                 members += 1
             with _CORES:
                 try:
                     piece = current.decompress(data, _PIECE)
-                except zlib.error as error:
-                    raise BrokenStreamError(str(error).lower(), GZIP) from error
-            data = current.unconsumed_tail
+                except (zlib.error, OSError) as error:
+                    raise BrokenStreamError(str(error).lower(), packed) from error
+            data = getattr(current, "unconsumed_tail", b"")
             if current.eof:
                 data, current = current.unused_data, None
             if piece:
                 yield piece
     if current is not None:
-        raise BrokenStreamError("it ends in the middle", GZIP)
+        raise BrokenStreamError("it ends in the middle", packed)
     if not members:
-        raise BrokenStreamError("it is empty", GZIP)
-
-
-def unpack_bz2(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the content of a bz2 file of one or many streams, in pieces of at most 1 MiB.
-
-    Raises:
-        BrokenStreamError: it is none, it is cut, or something else follows; zero bytes are padding.
-    """
-    current: bz2.BZ2Decompressor | None = None
-    streams = 0
-    for chunk in chunks:
-        data = chunk
-        while data or (current is not None and not current.needs_input):
-            if current is None:
-                data = data.lstrip(b"\0") if streams else data
-                if not data:
-                    break
-                current = bz2.BZ2Decompressor()
-                streams += 1
-            with _CORES:
-                try:
-                    piece = current.decompress(data, _PIECE)
-                except OSError as error:
-                    raise BrokenStreamError(str(error).lower()) from error
-            data = b""
-            if current.eof:
-                data, current = current.unused_data, None
-            if piece:
-                yield piece
-    if current is not None:
-        raise BrokenStreamError("it ends in the middle")
-    if not streams:
-        raise BrokenStreamError("it is empty")
+        raise BrokenStreamError("it is empty", packed)
 
 
 def stored(opener: Opener) -> Iterator[bytes] | str:

@@ -93,7 +93,7 @@ class Http(ObjectSource):
         self._signature = _one_user(texts)
         hidden = [secret for text in texts for secret in uri.secret_values(text)]
         self.secrets = tuple(dict.fromkeys([*from_clause.secrets_of(self._signature), *hidden]))
-        self._texts = tuple(_without_user(text) for text in texts)
+        self._texts = tuple(uri.without_user(text) for text in texts)
         # What the engine reads: the URI of a split, which shows no secrets -> the whole URL.
         self._urls: dict[str, str] = {}
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
@@ -619,12 +619,6 @@ def _one_user(texts: Sequence[str]) -> Secret | None:
         return None
     pair = f"{user}:{password.reveal() if password else ''}"
     return Secret("Basic " + base64.b64encode(pair.encode()).decode())
-
-
-def _without_user(text: str) -> str:
-    scheme, rest = text.split("://", 1)
-    end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
-    return f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}"
 
 
 @contextlib.contextmanager

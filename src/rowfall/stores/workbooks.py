@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -28,13 +27,12 @@ from rowfall.core.machine import total_memory
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
 from rowfall.core.options import Options
-from rowfall.core.patterns import regex
 from rowfall.core.tables import FoundTable
 from rowfall.core.type_names import text_columns
 from rowfall.core.units import memory, parse_size
 from rowfall.sources.base import Source
 from rowfall.sources.compression import path_of
-from rowfall.sources.many import SeparateTables
+from rowfall.sources.many import WORKBOOK, SeparateTables
 from rowfall.sources.pipes import Streams
 from rowfall.stores import spool
 from rowfall.stores.objects import ObjectSource
@@ -42,7 +40,6 @@ from rowfall.stores.sheet_reader import TYPES, SheetFacts, SheetRequest, kind_of
 
 MARK = "::"
 """Between a workbook and a sheet, as between an archive and a member."""
-_NAME = regex(r"\.(xlsx|xlsm|xlsb|xls|ods)\Z", re.I)
 _LOOKED_AT = 16
 """Workbooks whose values are looked at: each is read a second time when it is loaded."""
 _BASE = 512 << 20  # addresses that Python and its libraries take without a sheet: 250 MiB
@@ -54,9 +51,9 @@ _NO_SIGN = ("format", "compression", "delimiter", "quote", "escape", "comment", 
 def split_name(text: str) -> tuple[str, str] | None:
     """Return a workbook and the name of its sheet ("" for none); None for no workbook."""
     book, mark, sheet = text.rpartition(MARK)
-    if mark and _NAME.search(path_of(book)):
+    if mark and WORKBOOK.search(path_of(book)):
         return book, sheet
-    return (text, "") if _NAME.search(path_of(text)) else None
+    return (text, "") if WORKBOOK.search(path_of(text)) else None
 
 
 def open_workbooks(

@@ -222,7 +222,6 @@ OF_THE_COMMAND = {
     'Nothing of it is visible. Load the newest snapshot: the same command again, without --snapshot.',
     'Leave it out. They have --order-by and --partition-by.',
     'Check --order-by, --partition-by and the other options of the table.',
-    'Give it a primary key, or take --on-conflict skip.',
     'Give the files all columns of the table, or take --on-conflict skip.',
     'The server takes no writes: name its primary in --to.',
     'With --push the rows are read here and sent.',

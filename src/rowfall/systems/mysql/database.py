@@ -28,6 +28,8 @@ from rowfall.engines.database import (
     Result,
     Transaction,
     Transactions,
+    check_key_given,
+    no_key_to_replace,
     upkeep,
 )
 from rowfall.engines.file_database import GATHERS
@@ -215,11 +217,7 @@ class MySQLDatabase(Transactions):
         if found is not None and any(column is None or part for column, part in found):
             found, what = None, "a key over expressions or parts of values"
         if found is None:
-            raise UsageError(
-                f"--on-conflict replace needs the key that says which rows are the same, and "
-                f"{self._table} has {what}",
-                hint="Give it a primary key, or take --on-conflict skip.",
-            )
+            raise no_key_to_replace(self._table, what)
         return tuple(str(column) for column, _ in found)
 
     def no_files(self) -> TargetError:
@@ -597,9 +595,7 @@ class MySQLDatabase(Transactions):
             UsageError: the files lack a column of the key.
         """
         key = self.key()
-        missing = [column for column in key if column not in columns]
-        if missing:
-            raise UsageError(f"--on-conflict replace: the files lack the key column {missing[0]}")
+        check_key_given(key, columns)
         listed, keyed = ", ".join(map(name, columns)), ", ".join(map(name, key))
         return (
             f"DROP TEMPORARY TABLE IF EXISTS {self.rows_name}",

@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.listing import MARK
 from rowfall.core.model import Column
 from rowfall.core.options import ERROR, Options
@@ -35,6 +35,7 @@ from rowfall.engines.database import (
     Result,
     Transaction,
     Transactions,
+    no_key_to_replace,
     upkeep,
 )
 from rowfall.engines.file_database import GATHERS
@@ -714,11 +715,7 @@ class PostgresDatabase(Transactions):
         if keys and (keys[0][0] or len(keys) == 1):
             return tuple(keys[0][1])
         what = "several unique indexes and no primary key" if keys else "no primary key"
-        raise UsageError(
-            f"--on-conflict replace needs the key that says which rows are the same, and "
-            f"{self._schema}.{self._name} has {what}",
-            hint="Add a primary key, or take --on-conflict skip.",
-        )
+        raise no_key_to_replace(f"{self._schema}.{self._name}", what)
 
     def close(self) -> None:
         """See :class:`rowfall.engines.database.Database`."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.errors import TargetError
 from rowfall.core.options import ERROR, REPLACE
 from rowfall.core.sqltext import identifier
 from rowfall.engines.base import NETWORK_ERROR
@@ -20,6 +20,7 @@ from rowfall.engines.database import (
     RolledBackError,
     SplitRecord,
     UnknownEndError,
+    check_key_given,
     replace_escape,
 )
 from rowfall.systems.postgresql.rows import framed
@@ -186,11 +187,7 @@ class PostgresTransaction(PlainTransaction):
         if self._on_conflict == REPLACE:
             columns = self._database.key(self._connection)
             key = ", ".join(map(identifier, columns))
-            missing = [name for name in columns if name not in self._columns]
-            if missing:
-                raise UsageError(
-                    f"--on-conflict replace: the files lack the key column {missing[0]}"
-                )
+            check_key_given(columns, self._columns)
             # Of rows with one key only one may be inserted: that which came last.
             chosen = f"DISTINCT ON ({key}) {names}"
             order = f" ORDER BY {key}, ctid DESC"
