@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::values::time::{civil, days};
+
 /// A field, and whether it is a text also where it is empty.
 pub type Field<'a> = (Cow<'a, [u8]>, bool);
 
@@ -212,24 +214,18 @@ fn moment(text: &[u8]) -> Option<Vec<u8>> {
     if marks.iter().any(|(at, mark)| text[*at] != *mark) {
         return None;
     }
-    let number = |from: usize, to: usize| -> Option<i64> {
+    let number = |from: usize, to: usize| -> Option<u32> {
         let digits = &text[from..to];
         digits
             .iter()
             .all(u8::is_ascii_digit)
-            .then(|| digits.iter().fold(0, |n, c| n * 10 + i64::from(c - b'0')))
+            .then(|| digits.iter().fold(0, |n, c| n * 10 + u32::from(c - b'0')))
     };
-    let month = 1 + MONTHS.iter().position(|m| *m == &text[3..6])? as i64;
-    let (day, year) = (number(0, 2)?, number(7, 11)?);
+    let month = 1 + MONTHS.iter().position(|m| *m == &text[3..6])? as u32;
+    let day = days(number(7, 11)?, month, number(0, 2)?)?;
     let (hour, minute, second) = (number(12, 14)?, number(15, 17)?, number(18, 20)?);
     let (hours, minutes) = (number(22, 24)?, number(24, 26)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + i64::from(leap),
-        _ => 31,
-    };
-    if day < 1 || day > days || hour > 23 || minute > 59 || second > 59 || minutes > 59 {
+    if hour > 23 || minute > 59 || second > 59 || minutes > 59 {
         return None;
     }
     let ahead = match text[21] {
@@ -237,31 +233,11 @@ fn moment(text: &[u8]) -> Option<Vec<u8>> {
         b'-' => -1,
         _ => return None,
     };
-    let local = days_since_1970(year, month, day) * 1440 + hour * 60 + minute;
-    let utc = local - ahead * (hours * 60 + minutes);
-    let (year, month, day) = date_of(utc.div_euclid(1440));
+    let local = i64::from(day) * 1440 + i64::from(hour * 60 + minute);
+    let utc = local - ahead * i64::from(hours * 60 + minutes);
+    let (year, month, day) = civil(utc.div_euclid(1440) as i32);
     let (hour, minute) = (utc.rem_euclid(1440) / 60, utc.rem_euclid(60));
     Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z").into_bytes())
-}
-
-/// Days behind 1970, and back: https://howardhinnant.github.io/date_algorithms.html
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + days.div_euclid(146_097) * 400 + i64::from(month <= 2), month, day)
 }
 
 fn logfmt<'a>(line: &'a [u8], keys: &[Vec<u8>]) -> Option<Vec<Field<'a>>> {

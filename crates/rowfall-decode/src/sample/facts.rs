@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::sample::reader::Reader;
 use crate::text::fields::Syntax;
+use crate::values::time::days;
 
 /// Counts of values, and the extremes among them.
 #[derive(Default)]
@@ -338,14 +339,7 @@ fn day(t: &[u8]) -> Option<u32> {
     }
     let number = |part: &[u8]| part.iter().fold(0, |n, c| n * 10 + u32::from(c - b'0'));
     let (year, month, day) = (number(&t[..4]), number(&t[5..7]), number(&t[8..]));
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => 0,
-    };
-    (1..=days).contains(&day).then_some(year)
+    days(year, month, day).map(|_| year)
 }
 
 /// `2024-02-29 12:00:00.5Z`: what stands between day and time, and whether there is a Z.

@@ -15,6 +15,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 use serde_json::{Value, json};
+use ureq::Agent;
 
 use crate::columnar::BatchError;
 use crate::columnar::objects::Object;
@@ -38,11 +39,7 @@ pub(super) fn measure(spec: &Spec, rows: usize) -> Result<Value, Fail> {
     let (mut files, mut count) = (Vec::new(), 0);
     let mut columns: Vec<Column> = spec.columns.iter().map(|_| Column::default()).collect();
     for input in &spec.inputs {
-        let opened = Object::open(&agent, input, Default::default());
-        let object = opened.map_err(|error| unreadable(input, error))?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&object, options);
-        let metadata = metadata.map_err(|error| broken(input, &error))?;
+        let (object, metadata) = open(&agent, input)?;
         files.push(footer(input.name(), metadata.metadata()));
         if rows > 0 {
             count += read(spec, input, &object, metadata, rows, &mut columns)?;
@@ -59,11 +56,7 @@ pub(super) fn null_lists(spec: &Spec) -> Result<Value, Fail> {
     let agent = http_request::agent();
     let mut found = vec![false; spec.columns.len()];
     for input in &spec.inputs {
-        let opened = Object::open(&agent, input, Default::default());
-        let object = opened.map_err(|error| unreadable(input, error))?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&object, options);
-        let metadata = metadata.map_err(|error| broken(input, &error))?;
+        let (object, metadata) = open(&agent, input)?;
         let places = places(spec, input, &metadata)?;
         for (number, group) in metadata.metadata().row_groups().iter().enumerate() {
             let schema = metadata.parquet_schema();
@@ -104,6 +97,15 @@ pub(super) fn null_lists(spec: &Spec) -> Result<Value, Fail> {
     }
     let names = spec.columns.iter().zip(&found).filter(|(_, found)| **found);
     Ok(json!({"null_lists": names.map(|(column, _)| column.source()).collect::<Vec<_>>()}))
+}
+
+/// Open a file and read its footer.
+fn open(agent: &Agent, input: &Input) -> Result<(Object, ArrowReaderMetadata), Fail> {
+    let object = Object::open(agent, input, Default::default());
+    let object = object.map_err(|error| unreadable(input, error))?;
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let metadata = ArrowReaderMetadata::load(&object, options);
+    Ok((object, metadata.map_err(|error| broken(input, &error))?))
 }
 
 /// True where a list or a map of an array is NULL; what a NULL struct hides is not a value.
