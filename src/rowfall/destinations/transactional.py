@@ -165,7 +165,7 @@ class TransactionalDatabase(RecordedDatabase):
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
         if options.replace or options.upsert is not None:
-            return "the old rows or the new ones: one transaction at the end of the load"
+            return "the old rows or the new ones: exchanged in one moment at the end of the load"
         if options.atomic:
             return "nothing until the end of the load, then all rows in one moment"
         return super().visibility(facts, transport, options)
