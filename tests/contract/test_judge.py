@@ -45,10 +45,11 @@ TYPED = typed_files.FORMATS
 WAYS = ("embedded", "push", "pull")
 # Of a load with all rows 480 values, of one file by file 72: in the gate some 4,000, with one round
 # because each load is a second of CPU; in test-all 240,000. ROWFALL_JUDGE_ROUNDS=N tries more, from
-# ROWFALL_JUDGE_FIRST on.
+# ROWFALL_JUDGE_FIRST on; ROWFALL_JUDGE_ROWS=160 has 1,920 values in a load with all rows, which
+# takes little longer: 90,000 values in nine minutes beside other work.
 ROUNDS = int(os.environ.get("ROWFALL_JUDGE_ROUNDS", "12" if ALL else "1"))
 FIRST = int(os.environ.get("ROWFALL_JUDGE_FIRST", "0"))
-COLUMNS, ROWS = 12, 40
+COLUMNS, ROWS = 12, int(os.environ.get("ROWFALL_JUDGE_ROWS", "40"))
 READ = (
     "FORMAT JSONCompactEachRow SETTINGS output_format_json_quote_64bit_integers = 1, "
     "output_format_json_quote_decimals = 1, output_format_json_quote_denormals = 1, "
@@ -417,7 +418,7 @@ JUDGES: dict[str, Callable[..., list[str]]] = {
 
 
 @pytest.mark.sampled(7)
-@pytest.mark.timeout(60 + 60 * ROUNDS)  # a round takes some 3 s of CPU
+@pytest.mark.timeout(60 + 2 * ROWS * ROUNDS)  # a round takes some 3 s of CPU, of 40 rows
 @pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("judge", JUDGES)
 @pytest.mark.parametrize(("form", "way", "decoder"), CASES)

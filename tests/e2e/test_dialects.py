@@ -149,8 +149,8 @@ def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
          "--thousands ''\"'\"'' --dates mdy --null=-",
          ["Int64", "Float64", "Nullable(Date)"]),
         ("id,n,d\n1,5,2023/12/31\n2,#N/A,2024/01/02\n3,7,2024/02/02\n",
-         "--dates ymd --null '#N/A'", ["Int64", "Nullable(Int64)", "Date"]),
-        ("id,n\n1,5\n2,NULL\n3,7\n", "--null NULL", ["Int64", "Nullable(Int64)"]),
+         "--dates ymd", ["Int64", "Nullable(Int64)", "Date"]),
+        ("id,n\n1,5\n2,(null)\n3,7\n", "--null '(null)'", ["Int64", "Nullable(Int64)"]),
     ],
 )  # fmt: skip
 def test_what_stays_text_is_said_with_the_options_that_help(

@@ -311,7 +311,7 @@ MARKED = {
     "no time of day": (_lines("2023-01-01 10:00:00", "2023-01-02 10:00:00")
                        + "13;2023-01-02 24:00:00\n", None, 'v for "2023-01-02 24:00:00"'),
     "shares and a word for none": (_lines("12%", "NA"), None, ""),
-    "a word for none": (_lines("12", "NA"), "--null NA", "Nullable(Int64)"),
+    "a word for none": (_lines("12", "nil"), "--null nil", "Nullable(Int64)"),
     "behind the first thousand": (
         _lines(*("1,5", "2,25") * 250) + "9;abc\n", None, 'v for "abc"',
     ),

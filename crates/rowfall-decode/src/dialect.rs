@@ -33,6 +33,8 @@ pub struct Dialect {
     pub skip_blank: bool,
     /// Unquoted fields that mean NULL, beside the empty one and `\N`.
     pub nulls: Vec<String>,
+    /// Fields in which other words mean NULL where they are not quoted, and those words.
+    pub missing: Vec<(usize, Vec<String>)>,
     /// The mark before decimals.
     pub decimal: String,
     /// The mark between thousands; nothing for none.
@@ -41,7 +43,7 @@ pub struct Dialect {
     pub numbers: Vec<usize>,
     /// Fields with dates, and how they are written.
     pub dates: Vec<(usize, DateOrder)>,
-    /// Names in the header by which `numbers` and `dates` count; a file whose header has another
+    /// Names in the header by which `missing`, `numbers` and `dates` count; a file whose header has another
     /// order is read by its names.
     pub header: Vec<String>,
     /// The form of lines that no delimiter divides, and its words: `widths 10 5`, `common`,
@@ -64,6 +66,7 @@ impl Default for Dialect {
             fill: false,
             skip_blank: false,
             nulls: Vec::new(),
+            missing: Vec::new(),
             decimal: ".".into(),
             thousands: String::new(),
             numbers: Vec::new(),

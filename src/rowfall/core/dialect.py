@@ -69,12 +69,15 @@ class AskedLines:
         blanks: around fields: "keep" or "trim".
         short_rows: "null" fills rows that have fewer fields than there are columns.
         blank_lines: "skip" leaves them out, wherever they stand.
+        as_they_are: text is not rewritten but by an option: servers read it, or names of columns
+            that differ from file to file.
     """
 
     skip_lines: int | None = None
     blanks: str | None = None
     short_rows: str | None = None
     blank_lines: str | None = None
+    as_they_are: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Dialect:
         comment: what lines begin with that are not data; "" for none.
         skip_lines: before the header or the first row.
         nulls: unquoted fields that mean NULL, beside the empty one.
+        missing: index of a column, and words that mean NULL in it alone where they are not quoted.
         decimal, thousands: marks in numbers; "" for no mark between thousands.
         numbers: indexes of the columns whose numbers have those marks.
         dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``; -1 for
@@ -51,8 +52,8 @@ class Dialect:
         columns: fields of a row; ``trailing`` are those behind them only. 0 where not known.
         fill: rows that have fewer are filled up with NULL.
         skip_blank: blank lines are left out also where there is one column only.
-        header: names by which ``numbers`` and ``dates`` count, where there is a header: a file
-            with another order of columns is read by them.
+        header: names by which ``missing``, ``numbers`` and ``dates`` count, where there is a
+            header: a file with another order of columns is read by them.
         lines: of text that no delimiter divides, the form of its lines and words of it:
             ``("widths", "10", "5")``, ``("combined",)``, ``("logfmt", "level", "msg")``.
     """
@@ -75,6 +76,7 @@ class Dialect:
     fill: bool = False
     skip_blank: bool = False
     lines: tuple[str, ...] = ()
+    missing: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

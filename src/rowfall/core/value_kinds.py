@@ -19,6 +19,9 @@ NULL_WORDS = frozenset(
 )  # fmt: skip
 """Words that stand where a value is missing."""
 
+MISSING_WORDS = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"))
+"""Words that mean nothing else than a missing value in a column of numbers or times."""
+
 _NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
 _COMMA = regex(r"[-+]?(\d{1,3}([. ]\d{3})+|\d+),\d+\Z")
 _GROUPED = regex(r"[-+]?\d{1,3}([,. '\u00a0]\d{3})+([.,]\d+)?\Z")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from urllib.parse import quote_plus
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.contracts.facts import FirstFacts, LoadFacts, NetworkLink, Reach, ShardingFacts
@@ -389,7 +390,7 @@ def sent_as(
     if len(everything) > 1 and size < SMALL_FILE * len(everything):
         why = f"files of {units.memory(size // len(everything))} on average would be a part each"
         return SentAs((), everything, f"{why}: read here, sent as blocks")
-    if len(str(insert_raw(SqlText.of("``"), encoding, schema))) > LONGEST_SQL:
+    if len(quote_plus(str(insert_raw(SqlText.of("``"), encoding, schema)))) > LONGEST_SQL:
         return SentAs((), everything, "too many columns for one URL: read here, sent as blocks")
     raw = tuple(split for split in everything if not _not_raw(split, encoding))
     kept = frozenset(raw)

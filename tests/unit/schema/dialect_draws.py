@@ -9,6 +9,7 @@ they were met, not of what is hard. The table is what was written: no code of ro
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -239,6 +240,20 @@ def _write(made: random.Random, one: Draw) -> None:
     one.data = text.encode("cp1252" if charset == "windows-1252" else charset)
     if charset == "utf-16":
         one.quirks.append(charset)
+
+
+def as_meant(rows: list[list[str]]) -> list[list[str]]:
+    """Return rows without the words for NULL in columns that hold numbers or dates besides."""
+    plain = re.compile(r"[-+]?\d+(\.\d+)?|\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?")
+    words = ("", "NA", "NULL", "N/A")
+    columns = [
+        all(v.strip() in words or plain.fullmatch(v.strip()) for v in column)
+        for column in zip(*rows, strict=True)
+    ]
+    return [
+        ["" if own and v.strip() in words else v for v, own in zip(row, columns, strict=True)]
+        for row in rows
+    ]
 
 
 def _comma(value: str) -> str:

@@ -17,7 +17,7 @@ from rowfall.decoder import installed, rewriting
 from rowfall.decoder.documents import encode
 from rowfall.schema.text.text_format import UNSURE, asked_of, find_text_format
 from rowfall.sources import open_source
-from unit.schema.dialect_draws import Draw, draw
+from unit.schema.dialect_draws import Draw, as_meant, draw
 
 RIGHT, SAID, REFUSED, WRONG = "right", "warned", "refused", "wrong"
 DRAWS = 2000 if ALL else 100
@@ -64,11 +64,16 @@ def judge(one: Draw, folder: Path) -> tuple[str, str]:
         return REFUSED, "rows of other widths are refused by both readers"
     wanted = None if one.names is None else [n.strip() for n in one.names]
     names = [n.strip() for n in header[0]][: len(found.names)] if header else None
-    same = [[v.strip() for v in row] for row in body] == [[v.strip() for v in r] for r in one.rows]
+    read = [[v.strip() for v in row] for row in body]
+    same = read in ([[v.strip() for v in r] for r in rows] for rows in _meanings(one))
     if names == wanted and same and not one.ragged:
         return RIGHT, ""
     why = f"{names} for {wanted}, rows {'the same' if same else 'differ'}; {said}"
     return (SAID if said else WRONG), why
+
+
+def _meanings(one: Draw) -> list[list[list[str]]]:
+    return [one.rows] if one.ragged else [one.rows, as_meant(one.rows)]
 
 
 def _nobody(query: object, settings: object) -> list[list[object]]:

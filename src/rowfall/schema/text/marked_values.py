@@ -20,7 +20,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.formats import ORDERS, spelled_mark
 from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import Type, parse_type
 from rowfall.core.value_kinds import NULL_WORDS, value_class
 from rowfall.schema.text import odd_dates, odd_numbers
 
@@ -478,7 +478,7 @@ def _most(values: Counter[str], fits: Callable[[str], object]) -> bool:
 def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
     """Return the encoding without columns that are read as text, which stays as it is written."""
     dialect = encoding.dialect
-    if dialect is None or not (dialect.numbers or dialect.dates):
+    if dialect is None or not (dialect.numbers or dialect.dates or dialect.missing):
         return encoding
     order = dialect.header or [column.source for column in columns]
     texts = {
@@ -487,7 +487,33 @@ def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
     }  # fmt: skip
     numbers = tuple(i for i in dialect.numbers if i not in texts)
     dates = tuple((i, order) for i, order in dialect.dates if i not in texts)
-    return replace(encoding, dialect=replace(dialect, numbers=numbers, dates=dates))
+    # What a column without NULL makes of an empty field is not what such a word means.
+    takers = {
+        i for i, name in enumerate(order)
+        if any(c.source == name and _takes_missing(parse_type(c.type)) for c in columns)
+    }  # fmt: skip
+    missing = tuple((i, words) for i, words in dialect.missing if i in takers)
+    dialect = replace(dialect, numbers=numbers, dates=dates, missing=missing)
+    return replace(encoding, dialect=dialect)
+
+
+def _takes_missing(target: Type) -> bool:
+    return target.nullable and not target.text and not target.base.startswith("Enum")
+
+
+def describe_missing(encoding: Encoding, columns: Sequence[Column]) -> str:
+    """Return a sentence about words that are NULL in columns of numbers and times; "" for none."""
+    dialect = encoding.dialect
+    if dialect is None or not dialect.missing:
+        return ""
+    names = dialect.header or [column.source for column in columns]
+    words = list(dict.fromkeys(word for _, own in dialect.missing for word in own))
+    some = _some([names[i] for i, _ in dialect.missing])
+    keeps = shlex.quote(f"{names[dialect.missing[0][0]]} String")
+    return (
+        f"{' and '.join(words)} {'is' if len(words) == 1 else 'are'} NULL in {some}, where all "
+        f"else is a number or a time; --type {keeps} keeps it as it is written"
+    )
 
 
 def _number(dialect: Dialect) -> re.Pattern[str]:

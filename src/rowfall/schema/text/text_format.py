@@ -38,8 +38,8 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of, value_class
-from rowfall.decoder import rewriting
+from rowfall.core.value_kinds import MISSING_WORDS, NULL_WORDS, kind, kind_of, value_class
+from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema.text import log_lines, marked_values
 from rowfall.schema.text.last_rows import find_last_rows
@@ -57,8 +57,8 @@ UNSURE = "unsure"
 OTHERWISE = "otherwise"
 """Subject of notes that hold options by which a load reads the text in the other way."""
 
-TOLD = frozenset({"blank lines", "blanks", "names"})
-"""Subjects of notes about what is left out, which a load says, too."""
+TOLD = frozenset({"blank lines", "blanks", "names", "words"})
+"""Subjects of notes about what is left out or NULL, which a load says, too."""
 
 SAMPLE = 1 << 18
 """Bytes of all samples together; each file gives at least a sixteenth."""
@@ -107,7 +107,10 @@ def asked_of(options: Options) -> Asked:
             delimiter, _mark("--quote", options.quote, 1), _mark("--escape", options.escape, 1),
             comment,
         ),
-        AskedLines(options.skip_lines, options.blanks, options.short_rows, options.blank_lines),
+        AskedLines(
+            options.skip_lines, options.blanks, options.short_rows, options.blank_lines,
+            as_they_are=options.pull,
+        ),
         header, names,
         decimal=options.decimal or ".",
         bad_bytes=bool(options.max_errors or options.max_error_ratio),
@@ -189,12 +192,14 @@ def find_text_format(
     _check_long_header(found, asked, samples)
     raw = encoding.is_tsv and asked.marks.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
-    odd = unplain(found) or _wanted(asked)
     whole = all(sample.whole for sample in samples)
+    missing = _missing(found, encoding, source) if whole and not asked.lines.as_they_are else ()
+    odd = unplain(found) or _wanted(asked) or ("has words for NULL" if missing else None)
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-    ):
+        or missing
+    ):  # fmt: skip
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
         found = replace(found, marks=TextMarks("\t", "", "\\", found.marks.comment))
@@ -211,6 +216,11 @@ def find_text_format(
     elif encoding.dialect is not None and encoding.is_csv:
         encoding = _with_marks(found, encoding, encoding.dialect, asked)
     body = _rows_in_order(found)
+    if missing and encoding.dialect is not None:
+        header = found.names if encoding.has_header and not encoding.renamed else ()
+        dialect = replace(encoding.dialect, missing=missing, header=header)
+        encoding = replace(encoding, dialect=dialect)
+        body = _without_words(body, dict(missing))
     nulls = (encoding.dialect or Dialect()).nulls
     classes = [value_class([row[n] for row in body[:512]], nulls) for n in range(len(found.names))]
     narrow = [row[: len(found.names)] for row in body]
@@ -221,7 +231,8 @@ def find_text_format(
     named = tuple(zip(found.names, classes, strict=True))
     some = narrow[:: 1 + len(narrow) // _FOR_HINTS]
     seen = marked_values.suggest(
-        encoding.dialect or Dialect(), found.names, some, narrow, dict(found.null_words),
+        encoding.dialect or Dialect(), found.names, some, narrow,
+        {n: words for n, words in found.null_words if n not in dict(missing)},
         narrow[0] if narrow and _has_units(found) else found.names,
     )  # fmt: skip
     # A name with a comma shows a delimiter that was not taken: its commas stand before no decimals.
@@ -587,6 +598,44 @@ def unplain(found: Finding) -> str | None:
     if found.blank_lines and found.width > 1:
         return "has blank lines between its rows"
     return None
+
+
+def _missing(
+    found: Finding, encoding: Encoding, source: Source
+) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return the columns of numbers and times, and words that mean NULL in these alone.
+
+    A word counts where one of them holds it and nothing else that is no number or time. () where
+    nothing can be rewritten, or options name such words.
+    """
+    dialect = encoding.dialect or Dialect()
+    if dialect.nulls or encoding.binary:
+        return ()
+    words = tuple(sorted({w for _, own in found.null_words for w in own} & MISSING_WORDS))
+    reordered = found.header and len({file.rows[0] for file in found.files}) > 1
+    if reordered:  # those were looked for by place
+        words = tuple(sorted({v.strip() for f in found.files for row in f.rows for v in row}
+                             & MISSING_WORDS))  # fmt: skip
+    if not words or not source.replayable or installed.program() is None:
+        return ()
+    # A column whose name is made has no place in a file with another order of columns.
+    named = [*found.given] == [*found.names] or not found.header
+    columns = {
+        n: column for n, column in enumerate(zip(*_rows_in_order(found), strict=True))
+        if n < len(found.names) and (named or found.given[n] == found.names[n])
+        and value_class(column, words) not in ("", "text")
+    }  # fmt: skip
+    held = any(not {*map(str.strip, column)}.isdisjoint(words) for column in columns.values())
+    return tuple((n, words) for n in columns) if held else ()
+
+
+def _without_words(
+    rows: Sequence[tuple[str, ...]], missing: Mapping[int, Sequence[str]]
+) -> list[tuple[str, ...]]:
+    return [
+        tuple("" if v.strip() in missing.get(n, ()) else v for n, v in enumerate(row))
+        for row in rows
+    ]
 
 
 def _wanted(asked: Asked) -> str | None:

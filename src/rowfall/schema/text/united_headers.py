@@ -63,6 +63,7 @@ def unite(
     Raises:
         UsageError: a file has no header, or differs in more than its columns.
     """
+    asked = replace(asked, lines=replace(asked.lines, as_they_are=True))
     looked = list(splits if source.remote else islice(listing.splits(""), MOST_FILES))
     first = find_text_format(source, looked[:1], encoding, ask, asked)
     _check(first, first, looked[0])

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
@@ -41,7 +41,8 @@ IDLE_CONNECTIONS = 16
 
 # Files go out in pieces that are large against system calls and small against memory.
 PIECE = 1 << 20
-# A server refuses a parameter, or a field of a form, of 128 KiB (http_max_field_value_size).
+# A server refuses a field of a form of 128 KiB, or a parameter that is as long as it stands in a
+# URL (http_max_field_value_size).
 LONGEST_FIELD = 100 << 10
 # An exception that arrives behind result rows is at the very end; its text is shorter than this.
 TAIL = 1 << 16
@@ -534,6 +535,13 @@ class Download:
             self.answer = answer
             return
         self.answer = HttpAnswer(response.status, headers, tail)
+
+
+def is_long(statement: bytes) -> bool:
+    """Tell whether a statement does not fit a parameter of a URL."""
+    if len(statement) * 3 <= LONGEST_FIELD:
+        return False
+    return len(quote_plus(statement)) > LONGEST_FIELD
 
 
 class Form(bytes):

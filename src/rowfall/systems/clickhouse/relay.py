@@ -39,12 +39,12 @@ from rowfall.systems.clickhouse.codes import (
     URL_REFUSED,
 )
 from rowfall.systems.clickhouse.http import (
-    LONGEST_FIELD,
     Address,
     Connection,
     Connections,
     Form,
     Reply,
+    is_long,
 )
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
@@ -202,7 +202,7 @@ class Relayed:
         address = f"{scheme}://{self._relay.address}/?"
         if reads:
             address += urlencode({**parameters, "query": text}, errors="surrogateescape")
-            if len(address) > LONGEST_URL or len(statement) > LONGEST_FIELD:
+            if len(address) > LONGEST_URL or is_long(statement):
                 raise TargetError(
                     f"a question of {len(statement):,} bytes is too long to be sent to "
                     f"{self._relay.address} through {self._relay.through.address}",

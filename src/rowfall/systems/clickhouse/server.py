@@ -37,13 +37,13 @@ from rowfall.engines.base import (
 )
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY, forbidden
 from rowfall.systems.clickhouse.http import (
-    LONGEST_FIELD,
     Address,
     Connections,
     Exchange,
     HttpAnswer,
     Lost,
     form,
+    is_long,
     pieces,
 )
 from rowfall.systems.clickhouse.packed_statement import packed
@@ -233,7 +233,7 @@ class Server(Asking):
         elif body is not None:
             # The server holds so much of the data back before it starts, so it is no more than the
             # statement needs.
-            longest = len(sql) + 1 if len(sql) > LONGEST_FIELD else 0
+            longest = len(sql) + 1 if is_long(sql) else 0
             if longest:
                 first = packed(sql + b"\n", encoding) if encoding else sql + b"\n"
                 if first is None:

@@ -313,6 +313,7 @@ mod tests {
                     fill: fill && columns > 0,
                     skip_blank,
                     nulls: vec!["NA".into(), "-".into()],
+                    missing: vec![(0, vec!["n/a".into()])],
                     decimal: ",".into(),
                     thousands: ".".into(),
                     numbers: vec![1],

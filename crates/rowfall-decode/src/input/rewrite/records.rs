@@ -22,8 +22,16 @@ pub enum Step {
 }
 
 /// What is done with the values of a field.
+#[derive(Clone, Default)]
+struct Changes {
+    written: Option<Written>,
+    /// Words for NULL in this field alone.
+    missing: Vec<Vec<u8>>,
+}
+
+/// How the values of a field are written.
 #[derive(Clone)]
-enum Change {
+enum Written {
     Number,
     Date(DateOrder),
 }
@@ -50,7 +58,7 @@ pub struct Records {
     longest_null: usize,
     marks: Marks,
     /// By field; empty where nothing is changed.
-    changes: Vec<Option<Change>>,
+    changes: Vec<Changes>,
     header: Vec<String>,
     /// The next record names the columns.
     header_comes: bool,
@@ -74,17 +82,18 @@ impl Records {
         for c in [b'\r', b'\n', delimiter[0]].into_iter().chain(escape) {
             special[usize::from(c)] = true;
         }
-        let mut changes = Vec::new();
-        for (field, change) in dialect
+        let mut changes: Vec<Changes> = Vec::new();
+        for (field, written) in dialect
             .numbers
             .iter()
-            .map(|n| (*n, Change::Number))
-            .chain(dialect.dates.iter().map(|(n, order)| (*n, Change::Date(*order))))
+            .map(|n| (*n, Written::Number))
+            .chain(dialect.dates.iter().map(|(n, order)| (*n, Written::Date(*order))))
         {
-            if changes.len() <= field {
-                changes.resize(field + 1, None);
-            }
-            changes[field] = Some(change);
+            changes_of(&mut changes, field).written = Some(written);
+        }
+        for (field, words) in &dialect.missing {
+            changes_of(&mut changes, *field).missing =
+                words.iter().map(|word| word.clone().into_bytes()).collect();
         }
         let mut nulls: Vec<Vec<u8>> =
             dialect.nulls.iter().map(|n| n.clone().into_bytes()).collect();
@@ -104,7 +113,11 @@ impl Records {
             fill: dialect.fill,
             skip_blank: dialect.skip_blank || !dialect.lines.is_empty(),
             form: LineForm::of(&dialect.lines).expect("checked with the dialect"),
-            longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0),
+            longest_null: (nulls.iter())
+                .chain(changes.iter().flat_map(|field| &field.missing))
+                .map(Vec::len)
+                .max()
+                .unwrap_or(0),
             nulls,
             marks: Marks {
                 decimal: byte(&dialect.decimal).unwrap_or(b'.'),
@@ -308,13 +321,16 @@ impl Records {
         if self.header.is_empty() || self.header == names || self.changes.is_empty() {
             return Ok(());
         }
-        let mut changes = vec![None; names.len()];
+        let mut changes = vec![Changes::default(); names.len()];
         for (field, change) in self.changes.iter().enumerate() {
-            let (Some(change), Some(name)) = (change, self.header.get(field)) else { continue };
+            let Some(name) = self.header.get(field) else { continue };
+            if change.written.is_none() && change.missing.is_empty() {
+                continue;
+            }
             let place = names.iter().position(|n| n == name);
             let place = place
                 .ok_or_else(|| format!("line {}: the header lacks the column {name}", self.line))?;
-            changes[place] = Some(change.clone());
+            changes[place] = change.clone();
         }
         self.changes = changes;
         Ok(())
@@ -353,7 +369,7 @@ impl Records {
             }
         }
         let bare = if self.trim { self.without_blanks(&text[at..end]) } else { &text[at..end] };
-        if bare.is_empty() || self.is_null(bare) {
+        if bare.is_empty() || self.is_null(bare, field) {
             return Ok(Some(end));
         }
         let value = if escapes { self.unescaped(bare) } else { Cow::Borrowed(bare) };
@@ -393,12 +409,13 @@ impl Records {
         (last || rest.len() >= self.delimiter.len()).then_some(false)
     }
 
-    fn is_null(&self, bare: &[u8]) -> bool {
+    fn is_null(&self, bare: &[u8], field: usize) -> bool {
         if self.header_comes || bare.len() > self.longest_null + 32 {
             return false;
         }
         let bare = bare.trim_ascii();
-        self.nulls.iter().any(|null| null == bare)
+        let missing = self.changes.get(field).map_or(&[][..], |changes| &changes.missing);
+        self.nulls.iter().chain(missing).any(|null| null == bare)
     }
 
     /// Undo escapes outside of quotes, or of a dialect without quotes.
@@ -511,15 +528,23 @@ impl Records {
     fn write(&self, value: &[u8], field: usize, quoted: bool, out: &mut Vec<u8>) {
         if !self.changes.is_empty() && !self.header_comes {
             let mut changed = Vec::new();
-            match self.changes.get(field) {
-                Some(Some(Change::Number)) => number(value, &self.marks, &mut changed),
-                Some(Some(Change::Date(order))) => date(value, *order, &mut changed),
+            match self.changes.get(field).and_then(|changes| changes.written.as_ref()) {
+                Some(Written::Number) => number(value, &self.marks, &mut changed),
+                Some(Written::Date(order)) => date(value, *order, &mut changed),
                 _ => return write_field(value, quoted, out),
             }
             return write_field(&changed, quoted, out);
         }
         write_field(value, quoted, out);
     }
+}
+
+/// The changes of a field, which are made where there are none so far.
+fn changes_of(changes: &mut Vec<Changes>, field: usize) -> &mut Changes {
+    if changes.len() <= field {
+        changes.resize_with(field + 1, Changes::default);
+    }
+    &mut changes[field]
 }
 
 /// Write a value as a field of plain CSV.
