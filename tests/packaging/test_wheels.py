@@ -49,10 +49,12 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Installation:
     """An environment of its own, with both wheels and what an extra brings."""
 
-    def __init__(self, folder: Path, dist: Path, extra: str = "") -> None:
+    def __init__(self, folder: Path, dist: Path, extra: str = "", pip: str = "") -> None:
         self.folder = folder
         self.bin = folder / "env/bin"
         subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+        if pip:
+            self.python("-m", "pip", "install", "-q", f"pip=={pip}")
         own = ["--no-index", "--no-deps", "--find-links", dist, "rowfall", "rowfall-decode"]
         for what in (
             own,
@@ -190,3 +192,45 @@ def _with_a_row(server: PostgresqlServer | MariaDB) -> str:
         return f"{server.uri.replace('@', f':{server.password}@', 1)}/packed"
     server.query("CREATE DATABASE packed", "CREATE TABLE packed.t AS SELECT 7 AS id")
     return server.uri("packed/t")
+
+
+# Came with Python 3.11.0; older ones do not run there.
+OLD_PIP = "22.3"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_an_old_pip_installs_it(dist: Path, tmp_path: Path) -> None:
+    own = Installation(tmp_path, dist, pip=OLD_PIP)
+    assert own.python("-m", "pip", "--version").stdout.startswith(f"pip {OLD_PIP} ")
+    assert own.rowfall("--version").stdout == f"rowfall {__version__}\n"
+    (tmp_path / "in.csv").write_text("id,name\n1,a\n")
+    # Reads the file and says what is missing: all that the command needs is there.
+    done = own.rowfall("plan", "in.csv", check=False)
+    assert "Install it: pip install 'rowfall[embedded]'" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_an_extra_that_is_missing_in_the_middle(
+    dist: Path, tmp_path: Path, clickhouse: ClickHouse
+) -> None:
+    """Nothing is made before it is named, and the same command loads once it is not needed."""
+    own = Installation(tmp_path, dist)
+    to, table = clickhouse.uri("default"), f"middle_{os.getpid()}"
+    for n in range(3):
+        (tmp_path / f"{n}.csv").write_text(f"id,name\n{n},a\n{n},b\n")
+    (tmp_path / "1.csv").write_text('id,name\n1,a\n1,"b"c\n')  # only the engine may judge it
+    words = ("load", "0.csv", "1.csv", "2.csv", "--to", to, "--table", table)
+    done = own.rowfall(*words, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Install it: pip install 'rowfall[embedded]'" in done.stderr
+    assert clickhouse.query(f"EXISTS default.{table}") == "0\n"
+    (tmp_path / "1.csv").write_text("id,name\n1,a\n1,b\n")
+    own.rowfall(*words)
+    assert clickhouse.query(f"SELECT sum(id), count() FROM default.{table}") == "6\t6\n"
+    done = own.rowfall("export", table, "out.parquet", "--from", to, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Install it: pip install 'rowfall[embedded]'" in done.stderr
+    assert not list(tmp_path.glob("*.parquet"))
+    clickhouse.query(f"DROP TABLE default.{table}")
