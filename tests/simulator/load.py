@@ -127,6 +127,9 @@ class GoodRows:
     def null_lists(self, splits: Sequence[Split]) -> list[str]:
         return []
 
+    def tried_hint(self, split: Split, error: RowfallError) -> str | None:
+        return error.hint
+
 
 def run_load(world: World, process: Process) -> None:
     """Run one load to its end.

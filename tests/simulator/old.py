@@ -136,7 +136,10 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
 @contextmanager
 def put_back(names: Iterable[str]) -> Iterator[None]:
     """Let some behaviours be those of earlier versions."""
-    changed = [change for name in names for change in REPLACED.get(name, ())]
+    old = [*names]
+    changed = [change for name in old for change in REPLACED.get(name, ())]
+    if old:  # rows that are missing from an empty table were no question then, either
+        changed.append((loaded_state, "_emptied", _no_contradiction))
     kept = [(where, name, getattr(where, name)) for where, name, _ in changed]
     for where, name, value in changed:
         setattr(where, name, value)

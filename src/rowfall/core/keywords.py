@@ -508,9 +508,10 @@ class LoadKeywords(PlanKeywords, total=False):
     """
 
     loaded: Literal["all", "journal", "none"] | None
-    """What counts as loaded where ledger, journal and table contradict each other, or where nothing
-    shows whether the rows of a stopped load are in the table: all that either of them knows, what
-    the journal beside the table knows, or none of it. Default: stop and say what was found.
+    """What counts as loaded where ledger, journal and table contradict each other, where the table
+    was emptied since (TRUNCATE), or where nothing shows whether the rows of a stopped load are in
+    the table: all that either of them knows, what the journal beside the table knows, or none of
+    it. Default: stop and say what was found.
     """
 
 

@@ -22,7 +22,7 @@ from rowfall.core.results import Leftover, Verification
 from rowfall.core.tuned import Cell
 from rowfall.decoder.installed import PROGRAM
 from rowfall.deliver.route import open_sending
-from rowfall.destinations import older_record
+from rowfall.destinations import emptied, older_record
 from rowfall.destinations.base import BasePrepared, ledger_of
 from rowfall.destinations.beside import of_database
 from rowfall.destinations.database import (
@@ -172,8 +172,14 @@ class TransactionalDatabase(RecordedDatabase):
 
     def contradiction(self, session: Session) -> LedgerError | None:
         found = super().contradiction(session)
-        older = None if found else self.older_record(session, database_of(session))
-        return older.error if older is not None else found
+        if found is not None:
+            return found
+        database, key = database_of(session), session.target_key
+        older = self.older_record(session, database)
+        if older is not None:
+            return older.error
+        ids = [split.id for split in session.listing.splits(key)]
+        return emptied.find(session, database, self.loaded_among(session, ids))
 
     def older_record(self, session: Session, database: Database) -> OlderRecord | None:
         """Return the question about a record that knows less than the ledger; None for none."""
@@ -337,18 +343,25 @@ class TransactionalDatabase(RecordedDatabase):
         forgotten = ledger.set_table(key, there) if known and known != there else 0
         if forgotten and not session.options.replace:  # or its own stopped run has done that
             session.emit(dropped(session, forgotten))
-        asked = unrecorded(session, database) is not None
-        older = None if asked else self.older_record(session, database)
-        if older is not None:
-            older_record.resolve(session, older)
+
+        def recorded() -> frozenset[str]:
+            return loaded_in(
+                database, load.id, force=session.options.force, among=among(session, database),
+                splits=lambda: session.listing.splits(key),
+            )  # fmt: skip
+
+        loaded = recorded()
+        if emptied.resolve(session, database, loaded):
+            loaded = recorded()
         else:
-            resolve(session, database)
-        if asked:  # and answered: what the ledger knows is not a row of this table
-            older_record.forget(session, older_record.unconfirmed(session, database))
-        loaded = loaded_in(
-            database, load.id, force=session.options.force, among=among(session, database),
-            splits=lambda: session.listing.splits(key),
-        )  # fmt: skip
+            asked = unrecorded(session, database) is not None
+            older = None if asked else self.older_record(session, database)
+            if older is not None:
+                older_record.resolve(session, older)
+            else:
+                resolve(session, database)
+            if asked:  # and answered: what the ledger knows is not a row of this table
+                older_record.forget(session, older_record.unconfirmed(session, database))
         if gathered is None or not isinstance(database, SupportsGathering):
             return Settled(session.target.table, loaded)
         if session.options.replace:

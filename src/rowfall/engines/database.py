@@ -434,6 +434,20 @@ class IndexedRecord(Protocol):
         """Forget what was joined more than so many days ago."""
 
 
+@runtime_checkable
+class NoticesEmptied(Protocol):
+    """A database that can tell whether the rows of its record are gone from the table."""
+
+    def is_emptied(self) -> bool:
+        """Tell whether all rows that the record tells of were removed at once, by TRUNCATE.
+
+        False where somebody has accepted that since, and where nothing shows it.
+        """
+
+    def forget_all(self) -> None:
+        """Remove all that is recorded of the table."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewFile:
     """A data file of an attempt.

@@ -319,6 +319,20 @@ class FileDatabase(Transactions):
         there = self.kind_of(self.bare) and self.rows(f"SELECT 1 FROM {self.table} LIMIT 1")
         return bool(there) and not self._recorded("1", "1 = 1 LIMIT 1")
 
+    def is_emptied(self) -> bool:
+        """See :meth:`rowfall.engines.database.NoticesEmptied.is_emptied`.
+
+        Where rows of others came since, nothing shows it: a file has no history.
+        """
+        if not self.kind_of(self.bare) or self.rows(f"SELECT 1 FROM {self.table} LIMIT 1"):
+            return False
+        accepted = self._recorded("1", "split = ? LIMIT 1", ACCEPTED)
+        return not accepted and bool(self._recorded("1", '"rows" > 0 LIMIT 1'))
+
+    def forget_all(self) -> None:
+        """See :meth:`rowfall.engines.database.NoticesEmptied.forget_all`."""
+        self.rows(f"DELETE FROM {self.record} WHERE table_id = ?", self.table_id())
+
     def accept(self) -> None:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())

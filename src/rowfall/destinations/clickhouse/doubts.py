@@ -66,6 +66,7 @@ def resolve(
         LedgerConflict.OTHER_TABLE: doubts.other_table,
         LedgerConflict.COPIED_TABLE: doubts.came_along,
         LedgerConflict.RENAMED: doubts.renamed,
+        LedgerConflict.EMPTIED: doubts.emptied,
     }[found.doubt](answer)
     return None
 
@@ -143,6 +144,24 @@ class Doubts(ABC):
         self._forget_old_name()
         self._ledger.forget_splits(self._found.key, self._found.ids)
 
+    def emptied(self, answer: str) -> None:
+        """Answer where the rows of what counts as loaded were removed at once."""
+        if answer not in (ALL, NONE):
+            raise UsageError(
+                f"--loaded {answer} is no answer here: the record still counts rows that are gone",
+                hint=self._found.error.hint,
+            )
+        if answer == ALL:
+            self._session.emit(Note("info", f"--loaded {ALL}: rows that were removed stay away"))
+            return
+        self._forget_all()
+        self._ledger.forget_splits(self._key, self._found.ids | self._ledger.loaded(self._key))
+        self._say_again(len(self._found.ids))
+
+    @abstractmethod
+    def _forget_all(self) -> None:
+        """Record beside the table that nothing is loaded into it."""
+
     @abstractmethod
     def _carry_over(self, answer: str) -> None:
         """Record about the new table what the one before held; ALL: or was to get, too."""
@@ -209,6 +228,11 @@ class LedgerDoubts(Doubts):
             )
         self._published(self._found.stopped if answer == ALL else ())
 
+    def _forget_all(self) -> None:
+        if not self._ledger.stopped(self._key):  # what was joined goes with the table alone
+            self._ledger.set_table(self._key, "")
+            self._ledger.set_table(self._key, self._found.uuid)
+
     def _forget_old_name(self) -> None:
         """Do nothing: the splits are forgotten in the ledger."""
 
@@ -237,6 +261,9 @@ class JournalDoubts(Doubts):
             self._before.loaded(attempt)
         self._journal.carry_over(self._found.before)
         self._published(stopped)
+
+    def _forget_all(self) -> None:
+        self._journal.forget_names(None)
 
     def _forget_old_name(self) -> None:
         database, table, *_ = target_key_parts(self._found.key)

@@ -15,7 +15,9 @@ from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
-from rowfall.core.options import LOAD
+from rowfall.core.listing import MARK
+from rowfall.core.options import ALL, LOAD, NONE
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.questions import answers, command_of, unrecorded_rows
@@ -24,9 +26,11 @@ from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import TableLoads
 from rowfall.plan.continued import names_now
-from rowfall.systems.clickhouse.staging import CatalogueTables
+from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
 from rowfall.targets.base import STAGING_PREFIX
 
+_KEEPS_ROWS = regex(r"\A(Replicated|Shared)?(Replacing)?MergeTree\Z")
+_TTL = regex(r"\bTTL\b")
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
 
@@ -72,6 +76,7 @@ class LedgerConflict(Enum):
     COPIED_TABLE = "the journal remembers another table of this name, and this one holds rows"
     RENAMED = "files of this load were loaded into this table when it had another name"
     UNRECORDED = "the table holds rows, and no record tells of the table"
+    EMPTIED = "files of this load count as loaded, and the table has no rows"
     OLDER = "the rows of the table name a load that the ledger does not know"
 
 
@@ -118,6 +123,7 @@ def find_contradiction(
         or _came_along(session, memory, loads)
         or _renamed(session, memory, loads)
         or _unrecorded(session, memory, loads)
+        or _emptied(session, memory, found, loads)
     )
 
 
@@ -318,6 +324,55 @@ def _unrecorded(
         LedgerConflict.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
         unrecorded_rows(session, record.text, units.counted(rows, "row")),
     )  # fmt: skip
+
+
+def _emptied(
+    session: Session, memory: LoadedState, found: CatalogueTables | None,
+    loads: Collection[TableLoads],
+) -> Contradiction | None:  # fmt: skip
+    """Return a contradiction where the rows of files that count as loaded are gone, by TRUNCATE.
+
+    Only a table without parts shows it. Parts without a UUID may be those of a copy whose rows
+    count as loaded because somebody has said so.
+    """
+    options, first = session.options, session.first_target
+    if options.force or options.cursor is not None or session.listing.continued:
+        return None
+    loaded = memory.loaded
+    ids = {split.id for split in session.listing.splits(session.target_key)}
+    count = sum(i in loaded or f"{MARK}{i}" in loaded for i in ids)
+    brought = session.ledger.loaded_rows(session.target_key) if session.ledger is not None else 0
+    if not count or not (brought or _rows_of(loads, memory.uuid)):
+        return None
+    asked = found or ask_catalogue(session.engine, first.database, first.table)
+    facts = asked.tables.get(first.table)
+    # Rows of others may expire, or cancel each other out.
+    if facts is None or not _KEEPS_ROWS.search(facts.engine) or _TTL.search(facts.create_query):
+        return None
+    # By the parts: rows that a lightweight DELETE has marked are not gone at once.
+    if any(_has_parts(w.engine, w.target.database, w.target.table) for w in session.writers):
+        return None
+    text = (
+        f"{units.counted(count, session.listing.unit)} of this load count as loaded, but the rows "
+        f"that were loaded into {session.table_text} are gone: it was emptied since (TRUNCATE)"
+    )
+    hint = (
+        "Say what is to count.\n"
+        f"The rows are missing: {command_of(session, LOAD, '--loaded', NONE)}\n"
+        f"They were removed on purpose: {command_of(session, LOAD, '--loaded', ALL)}"
+    )
+    return Contradiction(
+        LedgerConflict.EMPTIED, memory.uuid, memory.uuid, session.target_key, frozenset(loaded),
+        LedgerError(text, hint=hint),
+    )  # fmt: skip
+
+
+def _has_parts(engine: Engine, database: str, table: str) -> bool:
+    ((parts,),) = engine.ask(
+        f"SELECT count() FROM system.parts WHERE {sql.table_is(database, table)} AND active AND "
+        "rows > 0"
+    )
+    return bool(parts)
 
 
 def stored_rows(engine: Engine, database: str, table: str) -> int:

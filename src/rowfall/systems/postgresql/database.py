@@ -552,13 +552,48 @@ class PostgresDatabase(Transactions):
         told = self._rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
         return not told and not self.joined.holds_any()
 
+    def is_emptied(self) -> bool:
+        """See :meth:`rowfall.engines.database.NoticesEmptied.is_emptied`.
+
+        TRUNCATE gives a table another file, as VACUUM FULL, CLUSTER and some forms of ALTER do. The
+        first two leave the transactions of rows as they were, an ALTER has changed columns. Where
+        the newest line of the record is older than the file, and no row is, nothing loaded is left.
+        """
+        if self._find() is None or not self._recorded():
+            return False
+        changed = self._rows(
+            "SELECT max(age(c.xmin)), bool_or(c.relfilenode = c.oid OR EXISTS (SELECT 1 FROM "
+            "pg_attribute a WHERE a.attrelid = c.oid AND a.xmin = c.xmin)), (SELECT min(age(xmin)) "
+            f"FROM {self.record} WHERE table_id = %s) FROM pg_class c WHERE c.relkind = 'r' AND "
+            "(c.oid = %s OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = %s))",
+            self._oid, self._oid, self._oid,
+        )  # fmt: skip
+        ((emptied, otherwise, told),) = changed
+        if emptied is None or otherwise or told is None or told <= emptied:
+            return False
+        # Of one snapshot with the age of the change: the numbers of transactions go on.
+        older = (
+            "SELECT 1 WHERE EXISTS (SELECT 1 FROM {} WHERE age(xmin) > (SELECT max(age(c.xmin)) "
+            "FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = %s OR c.oid IN (SELECT inhrelid "
+            "FROM pg_inherits WHERE inhparent = %s))))"
+        )
+        return not self._rows(older.format(self._table), self._oid, self._oid)
+
+    def forget_all(self) -> None:
+        """See :meth:`rowfall.engines.database.NoticesEmptied.forget_all`."""
+        tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
+        with self._asking() as connection, connection.transaction():
+            for table in tables:
+                connection.execute(f"DELETE FROM {table} WHERE table_id = %s".encode(), [self._oid])
+
     def accept(self) -> None:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
         with self._asking() as connection:
             connection.execute(
                 f"INSERT INTO {self.record} (table_id, split, attempt, load, name, whole) "
-                "VALUES (%s, %s, '', '', %s, '') ON CONFLICT DO NOTHING".encode(),
+                "VALUES (%s, %s, '', '', %s, '') ON CONFLICT (table_id, split) DO UPDATE SET "
+                "at = now()".encode(),  # by a new transaction: see is_emptied
                 [self._oid, ACCEPTED, "rows of others"],
             )
 

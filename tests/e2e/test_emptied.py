@@ -1,0 +1,170 @@
+"""Tables that somebody has emptied: files that count as loaded are a question, not skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.lake import Lake
+from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
+from lab.postgresql import PostgresqlServer
+
+FILES = {"a.csv": "id,name\n1,a\n2,b\n", "b.csv": "id,name\n3,c\n"}
+LATER = [(100, "o")]
+
+
+class Table:
+    """The table t of a database, with one row of somebody else's."""
+
+    def __init__(self, shell: Shell, to: str, do: Callable[[str], list[tuple[int, str]]]) -> None:
+        self.shell, self.do = shell, do
+        self.load = ("load", "[ab].csv", "--table", "t", "--to", to)
+        for name, text in FILES.items():
+            shell.write(name, text)
+
+    def rows(self) -> list[tuple[int, str]]:
+        return sorted(map(tuple, self.do("SELECT id, name FROM t")))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def postgres(shell: Shell, postgresql: PostgresqlServer) -> Iterator[Table]:
+    schema = f"emptied_{id(shell)}"
+    shell.env["PGPASSWORD"] = postgresql.password
+    postgresql.run(f"CREATE SCHEMA {schema}")
+
+    def do(statement: str) -> list[tuple[int, str]]:
+        text = statement.replace(" t", f" {schema}.t", 1)
+        if text.startswith("SELECT"):
+            return postgresql.ask(text)
+        postgresql.run(text)
+        return []
+
+    yield Table(shell, f"{postgresql.uri}?schema={schema}", do)
+    postgresql.run(f"DROP SCHEMA {schema} CASCADE")
+
+
+@pytest.fixture
+def duck(shell: Shell) -> Table:
+    import duckdb
+
+    def do(statement: str) -> list[tuple[int, str]]:
+        with duckdb.connect(Path(shell.folder, "d.duckdb")) as connection:
+            return connection.execute(statement).fetchall()
+
+    return Table(shell, "d.duckdb", do)
+
+
+def asked(table: Table, *more: str) -> None:
+    said = table.shell.ends(3, *table.load, *more).talk
+    assert "2 files of this load count as loaded" in " ".join(said.split())
+    assert "--loaded none" in said
+    assert "--loaded all" in said
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["empty", "grown"])
+@pytest.mark.parametrize("answer", ["none", "all"])
+@pytest.mark.sampled(2)
+def test_postgresql(postgres: Table, answer: str, grown: bool) -> None:
+    """Nothing was loaded, with exit 0: the record goes by the table, which is the same."""
+    postgres.shell.ok(*postgres.load)
+    for harmless in (
+        "VACUUM FULL t", "ALTER TABLE t ALTER id TYPE numeric", "GRANT SELECT ON t TO public",
+        "ALTER TABLE t ALTER id TYPE bigint", "UPDATE t SET name = name",
+    ):  # fmt: skip
+        postgres.do(harmless)
+        assert "nothing to load" in postgres.shell.ok(*postgres.load).talk
+    postgres.do("VACUUM FULL t")
+    postgres.do("TRUNCATE t")
+    if grown:
+        postgres.do("INSERT INTO t VALUES (100, 'o')")
+    later = LATER if grown else []
+    assert "It would fail" in postgres.shell.ok("plan", *postgres.load[1:]).out
+    asked(postgres)
+    assert postgres.rows() == later
+    postgres.shell.ok(*postgres.load, "--loaded", answer)
+    loaded = [(1, "a"), (2, "b"), (3, "c")] if answer == "none" else []
+    assert postgres.rows() == sorted([*loaded, *later])
+    assert "nothing to load" in postgres.shell.ok(*postgres.load).talk
+    # A file that is new is no question; then all is emptied once more.
+    postgres.shell.write("c.csv", "id,name\n4,d\n")
+    more = ("load", "c.csv", *postgres.load[2:])
+    postgres.do("TRUNCATE t")
+    postgres.shell.ok(*more)
+    assert postgres.rows() == [(4, "d")]
+
+
+def test_a_partitioned_table(postgres: Table) -> None:
+    postgres.do("CREATE TABLE t (id bigint, name text) PARTITION BY LIST (name)")
+    schema = postgres.load[-1].rpartition("=")[2]
+    for name in "abc":
+        postgres.do(f"CREATE TABLE {schema}.p{name} PARTITION OF t FOR VALUES IN ('{name}')")
+    postgres.shell.ok(*postgres.load)
+    postgres.do(f"TRUNCATE {schema}.pa")  # one month, say
+    assert "nothing to load" in postgres.shell.ok(*postgres.load).talk
+    postgres.do("TRUNCATE t")
+    asked(postgres)
+
+
+def test_duckdb(duck: Table) -> None:
+    duck.shell.ok(*duck.load)
+    duck.do("DELETE FROM t WHERE id < 3")
+    assert "nothing to load" in duck.shell.ok(*duck.load).talk
+    duck.do("TRUNCATE t")
+    asked(duck)
+    duck.shell.ok(*duck.load, "--loaded", "none")
+    assert len(duck.rows()) == 3
+    duck.do("DELETE FROM t")
+    asked(duck)
+    assert "--loaded all: main.t was emptied" in duck.shell.ok(*duck.load, "--loaded", "all").talk
+    assert "nothing to load" in duck.shell.ok(*duck.load).talk
+    assert duck.rows() == []
+
+
+HARMLESS = ("DELETE FROM t WHERE id = 1", "ALTER TABLE t UPDATE name = 'x' WHERE 1 = 1",
+            "INSERT INTO t VALUES (7, 'o')", "OPTIMIZE TABLE t FINAL")  # fmt: skip
+
+
+@pytest.fixture(params=["a folder", "a server"])
+def engine(request: pytest.FixtureRequest, shell: Shell) -> Iterator[Table]:
+    """A table of ClickHouse."""
+    if request.param == "a folder":
+        yield Table(shell, "./rowfall-data", lambda text: shell.rows(text, "--write"))  # type: ignore[arg-type,return-value]
+        return
+    server: ClickHouse = request.getfixturevalue("clickhouse")
+    shell.env["CLICKHOUSE_PASSWORD"] = server.password
+    lake = Lake(shell, server)
+
+    def do(statement: str) -> list[tuple[int, str]]:
+        text = statement.replace(" t", " {db}.t", 1)
+        if text.startswith("SELECT"):
+            return lake.rows(text)  # type: ignore[return-value]
+        lake.do(text)
+        return []
+
+    yield Table(shell, lake.to, do)
+    lake.do("DROP DATABASE {db} SYNC")
+
+
+def test_clickhouse(engine: Table) -> None:
+    """Only a table without parts: a copy that somebody has made has parts like any INSERT."""
+    ok, load = engine.shell.ok, engine.load
+    ok(*load)
+    for harmless in HARMLESS:
+        engine.do(harmless)
+        assert "nothing to load" in ok(*load).talk
+    engine.do("TRUNCATE TABLE t")
+    assert "It would fail" in ok("plan", *load[1:]).out
+    asked(engine)
+    assert "stay away" in ok(*load, "--loaded", "all").talk
+    assert engine.rows() == []
+    asked(engine)
+    ok(*load, "--loaded", "none")
+    assert engine.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    assert "nothing to load" in ok(*load).talk
+    engine.do("TRUNCATE TABLE t")
+    engine.shell.write("c.csv", "id,name\n4,d\n")  # no file in doubt
+    ok("load", "c.csv", *load[2:])
+    assert engine.rows() == [(4, "d")]
