@@ -435,13 +435,24 @@ def test_every_shard_takes_over_its_own_parts(fleet: Fleet) -> None:
 
 
 @long
-def test_rows_with_a_sharding_key_are_loaded_in_another_way(fleet: Fleet) -> None:
+def test_rows_of_a_sharding_key(fleet: Fleet) -> None:
+    """Each shard takes over the parts of its own rows, and what is declined is sent to it."""
     source = write(fleet.shell)
-    given = (source, "--table", "t", "--shard-key", "cityHash64(id)")
-    refused = fleet.ends(2, "load", *given, "--build", "on")
-    assert "the sharding key cityHash64(id) says on which shard a row belongs" in refused.talk
-    assert fleet.load(*given, "--spare-servers")["rows"] == 10_000
-    assert fleet.numbers("t") == [10_000, 10_000]
+    given = (source, "--table", "t", "--shard-key", "cityHash64(id)", "--build", "on")
+    report = fleet.load(*given, "--verify", "--wait", "replicas")
+    assert (report["rows"], report["notes"]) == (10_000, [])
+    own = "SELECT count(), countIf(cityHash64(id) % 2 = {at}) FROM {db}.t_local"
+    for at, node in enumerate(fleet.first()):
+        ((count, there),) = fleet.ask(node, own.replace("{at}", str(at)))
+        assert 4_000 < count == there
+    fleet.shell.write("odd.csv", "id,kind,day,price,maybe\n10000001,k,2024-01-01,1e-1,\n")
+    fleet.shell.write("null.csv", "id,kind,day,price,maybe\n10000002,k,2024-01-01,0x1p3,\n")
+    assert fleet.load("odd.csv", *given[1:])["rows"] == 1
+    refused = fleet.shell.run("load", "null.csv", *given[1:], "--to", fleet.to)
+    assert refused.code not in (0, 5)
+    assert 'line 2 column "price": "0x1p3" does not fit Float64' in refused.talk
+    assert fleet.numbers("t") == [10_001, 10_001]
+    assert not fleet.left()
 
 
 @long
