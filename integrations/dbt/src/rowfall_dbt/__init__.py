@@ -1,0 +1,1 @@
+"""Load the sources of a dbt project with rowfall, into what ``profiles.yml`` names."""
