@@ -61,6 +61,26 @@ def test_a_named_load_is_the_same_load(shell: Shell) -> None:
     assert not (shell.folder / "below" / "rowfall-data").exists()
 
 
+def test_a_load_with_a_parameter_loads_each_value_once(shell: Shell) -> None:
+    for day, rows in (("2026-01-01", "1\n"), ("2026-01-02", "2\n3\n")):
+        shell.write(f"in/{day}.csv", f"id\n{rows}")
+    shell.write(
+        "rowfall.toml",
+        '[loads.events]\nparams = "day"\nsource = "in/{day}.csv"\ntable = "events"\n'
+        "select = \"id, '{day}' AS day\"\n"
+        '[loads.others]\nsource = "in/2026-01-01.csv"\ntable = "others"\n',
+    )
+    for arguments in (["events"], ["events"], ["--all"]):  # the second finds it loaded
+        shell.ok("run", *arguments, "--param", "day=2026-01-02")
+    assert shell.row("SELECT count(), sum(id), any(day), uniq(day) FROM events") == [
+        2, 5, "2026-01-02", 1
+    ]  # fmt: skip
+    assert shell.row("SELECT count(), sum(id) FROM others") == [1, 1]
+    done = shell.run("run", "--all")
+    assert done.code == 2
+    assert "rowfall run events --param day=VALUE" in done.err
+
+
 @pytest.mark.long
 def test_layers_of_a_command(shell: Shell) -> None:
     """Flags win over variables, these over the connection, that over [defaults]."""

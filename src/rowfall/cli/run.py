@@ -49,6 +49,10 @@ class NamedCommand(GroupedCommand):
     "--memory has room for.",
 )  # fmt: skip
 @option(
+    "--param", "params", multiple=True, metavar="NAME=VALUE", group="Run",
+    help="Value of {NAME} in the texts of loads whose params name it. May be given several times.",
+)  # fmt: skip
+@option(
     "--to", metavar="TARGET", group="Target", shell_complete=complete("targets"),
     help="Another target than the file says.",
 )  # fmt: skip
@@ -70,7 +74,8 @@ def run(
     given here win over the environment and over the file.
     """
     from rowfall.cli.settings import project_of
-    from rowfall.project.file import LOADS
+    from rowfall.project import Origin, params
+    from rowfall.project.file import LOADS, PARAMS
 
     output = ctx.ensure_object(CommandOutput)
     project = project_of(ctx)
@@ -78,6 +83,9 @@ def run(
     if values["child"]:
         return _child(output, project, wanted[0], ctx)
     flags = {name: (value, origin) for name, value, origin in _given(ctx)}
+    if filled := params.parse(values["params"]):
+        flags[PARAMS] = filled, Origin("flag", "--param")
+    params.check_known(project, wanted, filled)
     if dry_run:
         return _plans(output, project, wanted, flags, password)
     for name in wanted:  # all mistakes of the file, before anything begins

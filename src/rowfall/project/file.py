@@ -27,8 +27,8 @@ PROFILES = "profiles"
 """The name that connections had first; ``rowfall config --migrate`` renames it."""
 SECTIONS = (DEFAULTS, CONNECTIONS, LOADS, PIPELINES)
 
-URI, PASSWORD, SOURCE, CONNECTION, TO, TABLE, NEEDS = (
-    "uri", "password", "source", "connection", "to", "table", "needs",
+URI, PASSWORD, SOURCE, CONNECTION, TO, TABLE, NEEDS, PARAMS = (
+    "uri", "password", "source", "connection", "to", "table", "needs", "params",
 )  # fmt: skip
 BEFORE, AFTER, ON_ERROR = HOOKS = ("before", "after", "on_error")
 SQL, COMMAND, TIMEOUT = "sql", "command", "timeout"
@@ -38,7 +38,7 @@ OWN_KEYS: dict[str, tuple[str, ...]] = {
     DEFAULTS: (TO,),
     CONNECTIONS: (URI, PASSWORD, TABLE),
     PROFILES: (TO, PASSWORD_FILE, PASSWORD_ENV, TABLE),
-    LOADS: (SOURCE, CONNECTION, TO, TABLE, NEEDS, *HOOKS),
+    LOADS: (SOURCE, CONNECTION, TO, TABLE, NEEDS, PARAMS, *HOOKS),
     PIPELINES: (SOURCE, CONNECTION, TO, TABLE, *HOOKS),
 }
 """Keys of a section besides options."""
@@ -252,7 +252,7 @@ class ProjectFile:
         """Return the value of a key that is no option."""
         if key in HOOKS:
             return self._hooks(section, key, value)
-        if key in (SOURCE, NEEDS):
+        if key in (SOURCE, NEEDS, PARAMS):
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list) or not texts or not all(
                 isinstance(each, str) and each for each in texts
@@ -267,6 +267,14 @@ class ProjectFile:
                     )  # fmt: skip
                 for each in texts:
                     check_address(self, section, key, each)
+            if key == PARAMS:
+                for each in texts:
+                    if not WORD.fullmatch(each):
+                        raise self.wrong(
+                            section, key, f"names {_shown(each)}",
+                            f"Names begin with a letter and hold letters, digits, '-' and '_'; "
+                            f'{{day}} in source is filled by {key} = ["day"].',
+                        )  # fmt: skip
             return tuple(texts)
         if not isinstance(value, str) or not value:
             says = "is no text" if key == PASSWORD else f"= {_shown(value)}: it is a text"

@@ -15,7 +15,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.nearest import did_you_mean, nearest
 from rowfall.core.options import Options
-from rowfall.project import environment
+from rowfall.project import environment, params
 from rowfall.project.file import (
     CONNECTION,
     CONNECTIONS,
@@ -23,6 +23,7 @@ from rowfall.project.file import (
     HOOKS,
     LOADS,
     NEEDS,
+    PARAMS,
     PASSWORD,
     PASSWORD_ENV,
     PASSWORD_FILE,
@@ -144,13 +145,15 @@ class Project:
         """Return a load with every layer applied and its secrets resolved.
 
         Args:
-            flags: what the command line says, by the names of options and ``to``.
+            flags: what the command line says, by the names of options, ``to`` and ``params``.
 
         Raises:
             UsageError: there is no such load, it names a connection that is not there, what it
-                needs goes round in a circle, or a secret cannot be had.
+                needs goes round in a circle, a parameter has no value, or a secret cannot be had.
         """
-        return self._resolved(self.assembled(LOADS, name, flags))
+        made = self.assembled(LOADS, name, flags)
+        params.check_given(made.file, made.section, params.given(flags))
+        return self._resolved(made)
 
     def pipeline(self, name: str, flags: Layered | None = None) -> NamedLoad:
         """Return a pipeline, otherwise as :meth:`load`; its options say ``follow``."""
@@ -226,8 +229,10 @@ class Project:
         file, section = self._named(kind, name)
         if kind == LOADS:
             self.order([name])
+        section = params.filled(section, params.given(flags))
         known = {*option_keys(kind), TABLE, "follow"}
         values: dict[str, tuple[Any, Origin]] = dict(flags or {})
+        values.pop(PARAMS, None)
         for key, found in environment.option_values(known).items():
             values.setdefault(key, found)
         if target := os.environ.get(environment.TO):

@@ -23,6 +23,7 @@ from rowfall.project.file import (
     NAMES,
     NEEDS,
     ON_ERROR,
+    PARAMS,
     PASSWORD,
     PASSWORD_ENV,
     PASSWORD_FILE,
@@ -66,6 +67,9 @@ def json_schema() -> dict[str, Any]:
             }, "A target, or a place that sources are in.", [URI])),
             LOADS: _named(_load(LOADS, {
                 NEEDS: _texts("Loads that have to be done before."),
+                PARAMS: _names(
+                    "Names that --param gives values for: {day} in the texts of this load."
+                ),
             }, "A load, which comes to an end.")),
             PIPELINES: _named(_load(PIPELINES, {}, "A load that follows its source.")),
             PROFILES: _named(_table(PROFILES, {
@@ -126,6 +130,13 @@ def _address(says: str) -> dict[str, Any]:
 
 def _texts(says: str) -> dict[str, Any]:
     text = {"type": "string", "minLength": 1}
+    return {
+        "description": says, "anyOf": [text, {"type": "array", "items": text, "minItems": 1}],
+    }  # fmt: skip
+
+
+def _names(says: str) -> dict[str, Any]:
+    text = {"type": "string", "pattern": f"^{NAMES}$"}
     return {
         "description": says, "anyOf": [text, {"type": "array", "items": text, "minItems": 1}],
     }  # fmt: skip

@@ -19,6 +19,7 @@ from rowfall.project.file import (
     HOOKS,
     LOADS,
     NEEDS,
+    PARAMS,
     PASSWORD,
     PIPELINES,
     PROFILES,
@@ -33,7 +34,7 @@ from rowfall.project.file import (
 from rowfall.project.project import Layered, Project, password_of
 from rowfall.project.values import DEFAULT, ENVIRONMENT, Hook, Origin
 
-_FIRST = (SOURCE, CONNECTION, TO, URI, PASSWORD, TABLE, NEEDS, *HOOKS)
+_FIRST = (SOURCE, CONNECTION, TO, URI, PASSWORD, TABLE, NEEDS, PARAMS, *HOOKS)
 
 
 def shown_project(project: Project, name: str | None = None) -> ShownProject:
