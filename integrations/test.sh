@@ -47,5 +47,5 @@ for name in "$@"; do
     fi
     echo "$name: pytest"
     # tests/lab starts the services that integrations load into.
-    pytest -p no:cacheprovider -o "pythonpath=$root/tests" --import-mode=importlib tests
+    pytest -p no:cacheprovider -o "pythonpath=tests $root/tests" --import-mode=importlib tests
 done
