@@ -12,7 +12,6 @@ from dagster import (
     AssetKey,
     AssetsDefinition,
     AssetSpec,
-    BackfillPolicy,
     Backoff,
     DagsterInvalidDefinitionError,
     MultiPartitionsDefinition,
@@ -50,8 +49,9 @@ def rowfall_assets(
         config: the project file.
         loads: names of loads; None for all that have no ``params``, and with ``partitions_def``
             for all that have those of the partitions.
-        partitions_def: a load is run for each partition. Its key is the value of ``param``; of
-            partitions of several dimensions each fills the parameter of its own name.
+        partitions_def: a load is run for each partition, one after the other where a run has
+            several. Its key is the value of ``param``; of partitions of several dimensions each
+            fills the parameter of its own name.
         param: the parameter of the loads that the partition's key fills.
         key_prefix: stands before the name of each asset.
         options: what :func:`dagster.multi_asset` takes: ``name``, ``group_name``, ``retry_policy``
@@ -78,9 +78,6 @@ def rowfall_assets(
         )
         for name in names
     ]
-    if partitions_def is not None:
-        # A backfill may give several partitions to one run: they are loaded one after the other.
-        options.setdefault("backfill_policy", BackfillPolicy.multi_run())
     options.setdefault("retry_policy", RETRIES)
     return multi_asset(specs=specs, can_subset=True, partitions_def=partitions_def, **options)
 
