@@ -27,7 +27,7 @@ class RowfallTrigger(BaseTrigger):
     def __init__(
         self, folder: str, poll_seconds: float = 2.0, deadline: float | None = None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.folder, self.poll_seconds, self.deadline = folder, poll_seconds, deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
