@@ -152,7 +152,10 @@ class RecordedDatabase(BaseDestination):
         self, session: Session, listing: Listing, reached: Reach | None,
         encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
-        return database_survey.fit(session, listing, reached, encoding, schema, listed)
+        schema = database_survey.fit(session, listing, reached, encoding, schema, listed)
+        if listed is not None:
+            return schema
+        return database_survey.with_native(session, database_of(session), reached, schema)
 
     def survey(
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool

@@ -49,10 +49,12 @@ def fit(
     schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
     if isinstance(session.target, Declaring):
         schema = _with_bytes(session, listing, reached, encoding, schema, listed)
-    return schema if listed is not None else _with_native(session, reached, schema)
+    return schema
 
 
-def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Schema:
+def with_native(
+    session: Session, database: Database, reached: Reach | None, schema: Schema
+) -> Schema:
     """Return the schema with types and key of a table in a database of the target's kind.
 
     Of columns that are loaded as they are: whose type nobody asks for, and nothing computes.
@@ -63,7 +65,7 @@ def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Sch
     found, made, own = source.native(), source.made, read_column_options(options)
     # What is added, and what is renamed, may have the name of another column of the source.
     moved = schema.projection is not None and (own.renames or own.added)
-    if not _speaks(session, session.target, found) or made is None or own.select or moved:
+    if not _speaks(database, session.target, found) or made is None or own.select or moved:
         return schema
     asked = read_table_options(options, engine.ask)
     given, was = {*asked.types, *dict(asked.columns)}, {c.name: c.type for c in made.columns}
@@ -89,9 +91,8 @@ def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Sch
     return replace(schema, layout=replace(schema.layout, native=native))
 
 
-def _speaks(session: Session, target: TakingNative, found: NativeTable) -> bool:
+def _speaks(database: Database, target: TakingNative, found: NativeTable) -> bool:
     """Tell whether the server of a target knows the words in which a table is described."""
-    database = session.database
     if isinstance(database, SpeaksNative):
         return found.system == database.native and found.version <= database.native_version
     return found.system == target.native
@@ -193,7 +194,7 @@ def _as_asked(session: Session, database: Database, columns: list[list[Any]]) ->
     where these are what a new table would have had: the same command is run again.
     """
     options, target = session.options, session.target
-    columns = _with_computed(session, columns)
+    columns = _with_computed(session, database, columns)
     table, columns = columns, _with_literals(session, columns)
     given = options.type or options.schema or options.schema_file
     if not given or not isinstance(target, Declaring):
@@ -210,7 +211,9 @@ def _as_asked(session: Session, database: Database, columns: list[list[Any]]) ->
     return [[name, wanted[name] if name in same else type_, kind] for name, type_, kind in columns]
 
 
-def _with_computed(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
+def _with_computed(
+    session: Session, database: Database, columns: list[list[Any]]
+) -> list[list[Any]]:
     """Return the columns of a database; what both databases compute is no column too many.
 
     So a table that was made like the source takes what comes later, too.
@@ -221,7 +224,7 @@ def _with_computed(session: Session, columns: list[list[Any]]) -> list[list[Any]
     if not isinstance(source, TellingNative) or not isinstance(target, TakingNative):
         return columns
     found = source.native()
-    if not _speaks(session, target, found):
+    if not _speaks(database, target, found):
         return columns
     both = {name for name, one in found.types.items() if one.computed}
     return [[name, type_, "DEFAULT" if name in both else kind] for name, type_, kind in columns]
