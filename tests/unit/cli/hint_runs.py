@@ -8,6 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Give one: rowfall run {} --param {}=VALUE": "e2e/test_project.py::test_a_load_with_a_parameter_loads_each_value_once",
+    "{} {} NULL in {}, where all else is a number or a time; --type {} keeps it as it is written": "e2e/test_missing_words.py::test_the_option_that_is_named_keeps_the_text",
     "Name the file alone: rowfall export --query 'SELECT ...' FILE": "e2e/test_export_command.py::test_hints_are_typed",
     "Write rowfall export {} {}.parquet; rowfall tables lists the tables.": "e2e/test_export_command.py::test_hints_are_typed",
     "To write a file: rowfall export TABLE out.parquet.": "e2e/test_export_command.py::test_hints_are_typed",
