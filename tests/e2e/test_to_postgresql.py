@@ -394,6 +394,9 @@ def test_commands_on_the_target(into: Into) -> None:
     load_id = into.load("in/a.csv", "--table", "t")["load_id"]
     done = into.ends(0, "query", "SELECT count(*) AS n, sum(x) AS s FROM t", "--format", "TSV")
     assert done.out.split() == ["100", "1237.5"]
+    twice = "SELECT count(*), count(DISTINCT x) FROM t"
+    head = into.ends(0, "query", twice, "--format", "TSVWithNames").out.splitlines()[0]
+    assert head == "count\tcount_2"
     shown = into.ends(0, "query", "SELECT NULL AS a, ARRAY[1,2] AS b, true AS c").out
     assert shown == "a\tb\tc\n\\N\t{1,2}\ttrue\n"
     assert "read-only" in into.ends(5, "query", "DELETE FROM t").talk

@@ -13,6 +13,7 @@ from pathlib import Path
 from rowfall.contracts.destination import Query
 from rowfall.core import sql, uri
 from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
+from rowfall.core.header_line import unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
@@ -162,7 +163,10 @@ class _QueryRows(Streams):
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         encoding = Encoding(self._result.format, self._result.packed, Kind.TEXT)
-        return super().relation(splits, encoding, sql.structure(self._result.columns))
+        # PostgreSQL calls both columns of `count(*), count(DISTINCT id)` count.
+        names = unique_names([name for name, _ in self._result.columns])
+        types = (type_ for _, type_ in self._result.columns)
+        return super().relation(splits, encoding, sql.structure(zip(names, types, strict=True)))
 
 
 def query_database(target: Target, query: Query) -> None:
