@@ -216,8 +216,17 @@ def _of_sqlite(bench: Bench) -> From:
     return From((f"sqlite://{file}/src",))
 
 
+def _of_folder(bench: Bench) -> From:
+    bench.shell.write("in/src.csv", _csv())
+    folder = bench.shell.folder / _name("tables")
+    bench.shell.ok("load", "in/src.csv", "--to", str(folder), "--type", "id Int64",
+                   "--type", "s String", "--type", "x Float64")  # fmt: skip
+    return From((f"folder://{folder}/src",))
+
+
 FROM: dict[str, Callable[[Bench], From]] = {
     "file": _file,
+    "folder": _of_folder,
     "archive": _archive,
     "stdin": _stdin,
     "s3": _object("s3"),
@@ -381,7 +390,8 @@ SAME_TARGETS = {"clickhouses": "clickhouse", "mariadb": "mysql"}
 
 # What the gate tries; the service of the one is that of the other, as far as they need any.
 GATE = {
-    ("file", "folder"), ("archive", "iceberg"), ("stdin", "file"), ("s3", "s3"), ("gs", "null"),
+    ("file", "folder"), ("folder", "duckdb"), ("archive", "iceberg"), ("stdin", "file"),
+    ("s3", "s3"), ("gs", "null"),
     ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "file"),
     ("kafka", "kafka"), ("iceberg", "iceberg"), ("delta", "folder"), ("mysql", "mysql"),
     ("clickhouse", "clickhouse"), ("postgresql", "postgresql"), ("file", "cluster"),

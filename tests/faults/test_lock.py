@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.process import wait_until
+from rowfall.ledger import leases
 
 SCRIPT = Path(__file__).with_name("paused.py")
 COMMAND = ("load", "in/*.csv", "--table", "t", "--attempt-bytes", "1KB", "--memory", "1GiB")
@@ -85,6 +88,44 @@ def test_two_loads_use_one_folder(rowfall: Any, how: str, moment: str, without: 
     assert again.returncode == 0, f"{again.stderr}\n{said}"
     found = rowfall("query", "SELECT count(), sum(id) FROM t", "--format", "TSV")
     assert found.stdout.strip() == SUM, said
+
+
+@pytest.mark.parametrize(
+    "where", ["{other}/{numbers}", "{boot}/pid:[1]"], ids=["boot", "container"]
+)
+@pytest.mark.parametrize("moment", ["commit", "publish"])
+def test_a_killed_load_goes_on_after_a_start_of_the_machine(
+    rowfall: Any, moment: str, where: str
+) -> None:
+    """Or in a new container: the number of the process that was killed says nothing there."""
+    folder = rowfall.cwd
+    (folder / "in").mkdir()
+    for number in range(3):
+        ids = range(number * ROWS // 3, (number + 1) * ROWS // 3)
+        (folder / f"in/{number}.csv").write_text("id\n" + "".join(f"{i}\n" for i in ids))
+    with subprocess.Popen(
+        [sys.executable, SCRIPT, moment, "", folder, *COMMAND],
+        cwd=folder, env=rowfall._environment(None), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as first:  # fmt: skip
+        met = folder / "met"
+        wait_until(lambda: met.exists() or first.poll() is not None, 60, "the moment")
+        assert first.poll() is None, first.communicate()
+        first.kill()
+        first.communicate(timeout=90)
+    boot, _, numbers = leases.machine_id().partition("/")
+    other = "0" * 8 + boot[8:]
+    words = where.format(other=other, boot=boot, numbers=numbers)
+    with closing(sqlite3.connect(folder / "rowfall-data/rowfall.ledger")) as ledger, ledger:
+        changed = ledger.execute(
+            "UPDATE load SET owner = ? || substr(owner, instr(owner, ' '))", (words,)
+        )
+        assert changed.rowcount == 1
+    again = rowfall(*COMMAND)
+    assert again.returncode == 0, again.stderr
+    found = rowfall("query", "SELECT count(), sum(id) FROM t", "--format", "TSV")
+    assert found.stdout.strip() == SUM
+    assert "running" not in rowfall("status", "--to", "rowfall-data").stdout
 
 
 def test_locks_are_not_shared(rowfall: Any) -> None:

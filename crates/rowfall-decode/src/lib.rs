@@ -31,6 +31,7 @@
 //! | `questions` | asks whoever started the program |
 //! | `native_string` | reads a spec that a server passes as a Native block |
 //! | `progress` | counts what all workers have done |
+//! | `calendar` | turns days into dates and back |
 //! | `cpu_time` | asks the system for CPU time |
 //! | `simd` | chooses AVX-512, AVX2 or portable code |
 //! | `error` | says why a run failed, as a JSON line and an exit status |
@@ -42,6 +43,7 @@
 
 pub mod abilities;
 mod block;
+mod calendar;
 mod codec;
 mod column;
 mod columnar;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::values::time::{civil, days};
+use crate::calendar::{civil, days};
 
 /// A field, and whether it is a text also where it is empty.
 pub type Field<'a> = (Cow<'a, [u8]>, bool);

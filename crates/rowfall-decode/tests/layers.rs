@@ -10,6 +10,7 @@ const LAYERS: &[&str] = &[
     "error",
     "simd",
     "cpu_time",
+    "calendar",
     "progress",
     "native_string",
     "questions",

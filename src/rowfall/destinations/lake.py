@@ -157,7 +157,7 @@ class LakeTable(RecordedDatabase):
             key = target_key(target.database, target.table)
             alive = frozenset(
                 row.id for row in ledger.loads("WHERE state = 'running'")
-                if not has_ended(row.owner)
+                if not has_ended(row.owner, ledger.path)
             )  # fmt: skip
             if not dry:
                 end_open_commits(table, ledger, target, key, alive, emit)

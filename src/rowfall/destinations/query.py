@@ -233,7 +233,7 @@ def _load_first(target: Target) -> str:
 def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:
     """Return the error of a folder that is in use, with the load that uses it."""
     for row in ledger.loads("WHERE state = 'running'"):
-        if not has_ended(row.owner):
+        if not has_ended(row.owner, ledger.path):
             since = row.started[:16].replace("T", " ")
             what = f"load {row.id[:8]} of {row.source} runs since {since} UTC"
             return FolderInUseError(f"{error.message}: {what}", hint=error.hint)

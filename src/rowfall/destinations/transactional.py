@@ -284,7 +284,7 @@ class TransactionalDatabase(RecordedDatabase):
             with closing(Ledger(target.ledger_path)) as ledger:
                 alive = {
                     row.id for row in ledger.loads("WHERE state = 'running'")
-                    if not has_ended(row.owner)
+                    if not has_ended(row.owner, ledger.path)
                 }  # fmt: skip
             found = [
                 Leftover("", name, load_id, rows, 0, False)

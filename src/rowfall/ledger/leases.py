@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
 from rowfall.core.model import Pair
@@ -39,15 +40,40 @@ def this_process() -> str:
     return f"{machine_id()} {os.getpid()} {_started(os.getpid())}"
 
 
-def has_ended(text: str) -> bool:
+def has_ended(text: str, beside: Path | None = None) -> bool:
     """Tell whether the process that called itself ``text`` (and maybe more) has certainly ended.
 
     A process of another machine has not: nothing is known about it.
+
+    Args:
+        beside: the file in which it called itself so. On a file system that only this machine
+            writes to, it was a process of this machine before it was started anew: a power cut
+            leaves loads that have not ended themselves.
     """
     where, number, started, *_ = (*text.split(" "), "", "", "")
-    if not where or where != machine_id() or not number.isdigit():
+    if not where or not machine_id():
         return False
-    return _started(int(number)) != started
+    if where == machine_id():
+        return number.isdigit() and _started(int(number)) != started
+    return beside is not None and _boot(where) != _boot(machine_id()) and not _shared(beside)
+
+
+def is_of_other_numbers(text: str, beside: Path) -> bool:
+    """Tell whether a process of this machine called itself so whose number says nothing here.
+
+    It has run in another container, or before the machine was started anew.
+    """
+    where = text.partition(" ")[0]
+    return bool(where and machine_id()) and where != machine_id() and not _shared(beside)
+
+
+def _boot(where: str) -> str:
+    return where.partition("/")[0]
+
+
+@cache
+def _shared(file: Path) -> bool:
+    return disk.is_shared(file.parent)
 
 
 # Processes whose pipeline another one has taken over: their leases of files are over. The order of

@@ -142,7 +142,7 @@ class Ledger:
             if (
                 row.state != "running"
                 or row.owner == leases.this_process()
-                or leases.has_ended(row.owner)
+                or leases.has_ended(row.owner, self.path)
             ):
                 return row
         return None
@@ -192,7 +192,7 @@ class Ledger:
     def others_load(self, load_id: str, key: str) -> bool:
         """Tell whether another living process, or another load of this one, loads into a target."""
         rows = self.loads("WHERE into_table = ? AND state = 'running' AND id <> ?", key, load_id)
-        return any(not leases.has_ended(row.owner) for row in rows)
+        return any(not leases.has_ended(row.owner, self.path) for row in rows)
 
     def running_beside(self, load_id: str) -> LoadRow | None:
         """Return a load that another process of this machine runs now; None where there is none."""
@@ -201,6 +201,19 @@ class Ledger:
             if leases.is_running_here(row.owner):
                 return row
         return None
+
+    def end_lost(self, load_id: str) -> None:
+        """Record that loads have ended whose processes this one cannot ask for by their numbers.
+
+        They ran in other containers. Only for who has locked what this ledger is about: each of
+        them had it locked.
+
+        Args:
+            load_id: of the load that has it locked now.
+        """
+        for row in self.loads("WHERE state = 'running' AND id <> ?", load_id):
+            if leases.is_of_other_numbers(row.owner, self.path):
+                self.stopped_running(row.id)
 
     def stopped_running(self, load_id: str) -> None:
         """Record that a load has ended by an error, if nothing else says how it has ended."""
@@ -287,7 +300,7 @@ class Ledger:
         with self._store.change() as db:
             of, like = "FROM step WHERE load_id = ? AND name LIKE ?", f"{word} %"
             names = db.execute(f"SELECT name {of}", (load_id, like)).fetchall()
-            if any(not leases.has_ended(name.partition(" ")[2]) for (name,) in names):
+            if any(not leases.has_ended(name.partition(" ")[2], self.path) for (name,) in names):
                 return False
             db.execute(f"DELETE {of}", (load_id, like))
             me = leases.this_process()
@@ -898,7 +911,7 @@ class Ledger:
             "SELECT l.owner FROM attempt a JOIN load l ON l.id = a.load_id "
             "WHERE a.state = 'loaded' AND l.state = 'running'"
         )
-        if any(not leases.has_ended(owner) for (owner,) in owners):
+        if any(not leases.has_ended(owner, self.path) for (owner,) in owners):
             return None
         # Not their number: of loads that were joined only one attempt is left.
         ((rows, last),) = self._store.rows(
@@ -959,7 +972,10 @@ class Ledger:
         )
         found = [Attempt(*row) for row in rows]
         mine = leases.this_process()
-        return [a for a in found if a.owner in ("", mine) or leases.has_ended(a.owner)]
+        return [
+            a for a in found
+            if a.owner in ("", mine) or leases.has_ended(a.owner, self.path)
+        ]  # fmt: skip
 
     def moves(self, attempt_id: str) -> list[StagedPartition]:
         rows = self._store.rows(

@@ -79,7 +79,11 @@ def judge(
     signs = [line for line in lines if line.owner == held.owner and line.event in (CLAIM, ALIVE)]
     last = max(signs, key=lambda line: line.number)
     idle = min(abs(line.idle) for line in signs)  # abs: a clock that has jumped back
-    dead = held.owner != me and (leases.has_ended(held.owner) or (shared and idle > silent))
+    # In a log of this machine, too, where it was started anew or the holder's container is gone:
+    # only of its own processes it tells which have ended.
+    elsewhere = not held.owner.startswith(f"{leases.machine_id()} ")
+    silence = (shared or elsewhere) and idle > silent
+    dead = held.owner != me and (leases.has_ended(held.owner) or silence)
     sign: dict[str, object] = json.loads(last.detail) if last.detail else {}
     return Standing(held.owner, held.owner == me, dead, idle, sign, paused, tuple(lines), ended)
 

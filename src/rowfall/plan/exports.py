@@ -260,7 +260,9 @@ def _busy(old: Manifest, folder: str) -> RowfallError | None:
     """Return the error where another process may still be writing this export; None if it ended."""
     if _lives(old.owner):
         return _in_use(old, folder)
-    if old.owner.startswith(leases.this_process()) or leases.has_ended(old.owner):
+    # Files of this machine, before it was started anew.
+    here = None if "://" in folder else Path(folder, "manifest")
+    if old.owner.startswith(leases.this_process()) or leases.has_ended(old.owner, here):
         return None
     return LedgerError(
         f"an export into {folder} is unfinished, and a process of another machine writes it or has "

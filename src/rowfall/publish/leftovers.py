@@ -110,7 +110,8 @@ def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> No
     loaded = _files(ledger.loaded(session.target_key))
     shadows = {_load_of(name) for name in found if _SHADOW.match(name)} | _beginnings(found)
     for row in ledger.loads("WHERE into_table = ?", session.target_key):
-        if row.id not in shadows or (row.state == "running" and not leases.has_ended(row.owner)):
+        lives = row.state == "running" and not leases.has_ended(row.owner, ledger.path)
+        if row.id not in shadows or lives:
             continue
         key = target_key(session.target_key, row.id)
         gathered = _files(ledger.loaded(key))

@@ -83,7 +83,7 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
     for row in _rows(path):
         if of is not None and not of(row):
             continue
-        if row.state == "running" and row.owner and not has_ended(row.owner):
+        if row.state == "running" and row.owner and not has_ended(row.owner, path):
             yield _running_report(path, row)
         elif row.report is not None:
             found = from_json(row.report)
@@ -191,7 +191,7 @@ class WatchedLoad:
         row = self._row or _row_of(self._path, self._id)
         if row is None:
             return None
-        alive = row.state == "running" and not has_ended(row.owner)
+        alive = row.state == "running" and not has_ended(row.owner, self._path)
         if alive and running.path_of(self._path, self._id).exists():
             self._row = row
             return unfinished(self._path, _running_report(self._path, row))

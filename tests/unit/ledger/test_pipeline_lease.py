@@ -27,6 +27,7 @@ from rowfall.ledger.pipeline_log import (
 )
 
 A, B = "there/pid 1 7 aa", "there/pid 2 8 bb"
+HERE = f"{leases.this_process()} ee"
 ENDED = f"{leases.machine_id()} 999999999 1 cc"
 
 
@@ -50,13 +51,25 @@ def test_the_earliest_claim_that_has_not_ended_holds_the_lease() -> None:
         (A, 1.0, True, False),
         (A, SILENT_SECONDS + 0.1, True, True),
         (A, -SILENT_SECONDS - 0.1, True, True),  # the clock of the server has jumped back
-        (A, 3600.0, False, False),  # of one machine only the process itself tells
+        (HERE, 3600.0, False, False),  # of one machine only the process itself tells
+        (A, 3600.0, False, True),  # before the machine was started anew, or in another container
+        (A, 1.0, False, False),
         (ENDED, 0.0, True, True),
         (ENDED, 0.0, False, True),
         (leases.this_process() + " dd", 1.0, False, False),
     ],
     # Names that workers of a test run agree on: the owner holds a process id.
-    ids=("alive", "silent", "jumped back", "not shared", "ended", "ended here", "this process"),
+    ids=(
+        "alive",
+        "silent",
+        "jumped back",
+        "not shared",
+        "before a start",
+        "another container",
+        "ended",
+        "ended here",
+        "this process",
+    ),
 )
 def test_who_is_dead(owner: str, idle: float, shared: bool, dead: bool) -> None:
     assert judge([line(1, CLAIM, owner, idle)], B, shared=shared).dead is dead

@@ -9,9 +9,9 @@ use std::hash::BuildHasher;
 
 use serde_json::{Value, json};
 
+use crate::calendar::days;
 use crate::sample::reader::Reader;
 use crate::text::fields::Syntax;
-use crate::values::time::days;
 
 /// Counts of values, and the extremes among them.
 #[derive(Default)]

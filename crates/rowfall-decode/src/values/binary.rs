@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::marker::PhantomData;
 
+use crate::calendar::{civil, days};
 use crate::column::Column;
 use crate::input::buffer::{FRONT, PAD};
 use crate::packets::Wire;
@@ -13,7 +14,7 @@ use crate::types::BaseType;
 use crate::values::fixed_width::FixedWidth;
 use crate::values::flat::{self, decode_fixed};
 use crate::values::integer::{Integer, load8};
-use crate::values::time::{FIRST, LAST, civil, days};
+use crate::values::time::{FIRST, LAST};
 
 /// The fields of some rows of packets.
 pub struct PacketFields<'a> {

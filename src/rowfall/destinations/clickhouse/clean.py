@@ -140,7 +140,8 @@ def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _L
     for row in opened.ledger.loads():
         # One that gathers makes its shadow before it takes a lease.
         running = row.state == "running" and row.owner != leases.this_process()
-        (alive if running and not leases.has_ended(row.owner) else known).add(row.id)
+        lives = running and not leases.has_ended(row.owner, opened.ledger.path)
+        (alive if lives else known).add(row.id)
     for database in {database for database, *_ in journals}:
         # One that gathers lives between its attempts, too.
         for load_id, lives in Journal(opened.engine, database, "").loads().items():

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
+use crate::calendar::civil;
 use crate::column::Column;
 use crate::column::strings::read_varint;
 use crate::columnar::Batch;
@@ -21,7 +22,6 @@ use crate::output::text::numbers::{
 use crate::spec::{OutputFormat, Spec};
 use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
-use crate::values::time::civil;
 
 /// Bytes that are written together: a pipe takes some of them while the next ones are made.
 const WRITE_BYTES: usize = 128 << 10;

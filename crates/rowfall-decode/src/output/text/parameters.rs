@@ -6,9 +6,9 @@
 
 use std::io::{self, Write};
 
+use crate::calendar::civil;
 use crate::column::Column;
 use crate::output::text::{Cell, Kind, Output};
-use crate::values::time::civil;
 
 /// Bytes of a frame, about which it ends: larger ones cost the server as much.
 const FRAME_BYTES: usize = 512 << 10;
