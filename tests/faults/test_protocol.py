@@ -351,7 +351,7 @@ class Crashes(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="rowfall-protocol-", dir=memory)
         world = self.world = World(Path(self.folder.name))
         self.patch.setattr(leases, "this_process", world.me)
-        self.patch.setattr(leases, "has_ended", world.dead)
+        self.patch.setattr(leases, "has_ended", lambda text, beside=None: world.dead(text))
         self.patch.setattr(time, "time", world.time)
         for module, name in (
             (work_queue, "WAIT_SECONDS"), (recover, "POLL_SECONDS"), (fence, "POLL_SECONDS"),

@@ -242,7 +242,7 @@ def installed() -> Iterator[None]:
     put(disk, "changed_at", lambda path: _here().server.changed_at(str(path)))
     put(disk, "is_past", lambda moment: True)
     put(leases, "this_process", lambda: _here().this_process())
-    put(leases, "has_ended", lambda text: _here().has_ended(text))
+    put(leases, "has_ended", lambda text, beside=None: _here().has_ended(text))
     put(team, "SharedLog", fleet.SimulatedLog)
     # Looking for garbage among all that pytest has loaded would take a tenth of the time.
     often = gc.get_threshold()

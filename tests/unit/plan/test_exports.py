@@ -12,6 +12,7 @@ from rowfall.contracts.facts import ExportState
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Schema
+from rowfall.ledger import leases
 from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts, exports
 from rowfall.publish.export_record import ExportRecord
@@ -101,11 +102,16 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert json.loads(written.to_bytes())["state"] == "writing"
 
 
-def test_an_export_of_another_machine_is_a_question(tmp_path: Path) -> None:
+def test_an_export_of_another_machine_is_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where other machines write, too; otherwise it is of this one before it was started anew."""
     write(tmp_path, stream((7,), 7), 1)
     path = tmp_path / ".p_{n}.csv.rowfall"
     found = json.loads(path.read_text())
     path.write_text(json.dumps(found | {"owner": "another-machine 1 1", "state": "writing"}))
+    assert look(tmp_path, stream((7,), 7), 1).refusal is None
+    monkeypatch.setattr(leases, "_shared", lambda file: True)
     refusal = look(tmp_path, stream((7,), 7), 1).refusal
     assert isinstance(refusal, LedgerError)
     assert "--replace" in str(refusal.hint)
