@@ -991,10 +991,10 @@ class AttemptRunner:
             self._publishing.join()
         self.queue.join()  # released in _publish_later
         # A daemon: a statement that hangs does not keep the process from ending.
-        self._publishing = threading.Thread(
-            target=self._publish_later, args=(attempt,), daemon=True
-        )
-        self._publishing.start()
+        thread = threading.Thread(target=self._publish_later, args=(attempt,), daemon=True)
+        # Known when it runs: who waits for the workers joins it, which ends with an error before.
+        thread.start()
+        self._publishing = thread
 
     def _publish_later(self, attempt: Iterator[bool]) -> None:
         try:
