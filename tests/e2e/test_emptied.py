@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from e2e.following import Follower
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
@@ -71,10 +74,12 @@ def test_postgresql(postgres: Table, answer: str, grown: bool) -> None:
     """Nothing was loaded, with exit 0: the record goes by the table, which is the same."""
     postgres.shell.ok(*postgres.load)
     for harmless in (
-        "VACUUM FULL t", "ALTER TABLE t ALTER id TYPE numeric", "GRANT SELECT ON t TO public",
+        "VACUUM FULL t", "ALTER TABLE t SET UNLOGGED; ALTER TABLE t SET LOGGED",
+        "ALTER TABLE t ALTER id TYPE numeric", "GRANT SELECT ON t TO public",
         "ALTER TABLE t ALTER id TYPE bigint", "UPDATE t SET name = name",
     ):  # fmt: skip
-        postgres.do(harmless)
+        for statement in harmless.split("; "):
+            postgres.do(statement)
         assert "nothing to load" in postgres.shell.ok(*postgres.load).talk
     postgres.do("VACUUM FULL t")
     postgres.do("TRUNCATE t")
@@ -94,6 +99,27 @@ def test_postgresql(postgres: Table, answer: str, grown: bool) -> None:
     postgres.do("TRUNCATE t")
     postgres.shell.ok(*more)
     assert postgres.rows() == [(4, "d")]
+
+
+@pytest.mark.parametrize("name", ["postgres", "server"])
+def test_a_followed_table(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there to answer: what was removed stays away, and what is new is loaded."""
+    table: Table = request.getfixturevalue(name)
+    for key in ("PGPASSWORD", "CLICKHOUSE_PASSWORD"):
+        if key in table.shell.env:
+            monkeypatch.setenv(key, table.shell.env[key])
+    path = str(table.shell.folder / "lake")
+
+    def write(number: int, text: str) -> None:
+        write_deltalake(path, pa.table({"id": [number], "name": [text]}), mode="append")
+
+    write(1, "a")
+    # A batch of a lake table lists all files of the snapshot.
+    steps = Follower(lambda: table.do("TRUNCATE TABLE t"), lambda: write(2, "b"))
+    steps.run(f"delta+{path}", table.load[-1])
+    assert table.rows() == [(2, "b")]
 
 
 def test_a_partitioned_table(postgres: Table) -> None:
@@ -127,15 +153,10 @@ HARMLESS = ("DELETE FROM t WHERE id = 1", "ALTER TABLE t UPDATE name = 'x' WHERE
             "INSERT INTO t VALUES (7, 'o')", "OPTIMIZE TABLE t FINAL")  # fmt: skip
 
 
-@pytest.fixture(params=["a folder", "a server"])
-def engine(request: pytest.FixtureRequest, shell: Shell) -> Iterator[Table]:
-    """A table of ClickHouse."""
-    if request.param == "a folder":
-        yield Table(shell, "./rowfall-data", lambda text: shell.rows(text, "--write"))  # type: ignore[arg-type,return-value]
-        return
-    server: ClickHouse = request.getfixturevalue("clickhouse")
-    shell.env["CLICKHOUSE_PASSWORD"] = server.password
-    lake = Lake(shell, server)
+@pytest.fixture
+def server(shell: Shell, clickhouse: ClickHouse) -> Iterator[Table]:
+    shell.env["CLICKHOUSE_PASSWORD"] = clickhouse.password
+    lake = Lake(shell, clickhouse)
 
     def do(statement: str) -> list[tuple[int, str]]:
         text = statement.replace(" t", " {db}.t", 1)
@@ -146,6 +167,14 @@ def engine(request: pytest.FixtureRequest, shell: Shell) -> Iterator[Table]:
 
     yield Table(shell, lake.to, do)
     lake.do("DROP DATABASE {db} SYNC")
+
+
+@pytest.fixture(params=["a folder", "a server"])
+def engine(request: pytest.FixtureRequest, shell: Shell) -> Table:
+    """A table of ClickHouse."""
+    if request.param == "a server":
+        return request.getfixturevalue("server")  # type: ignore[no-any-return]
+    return Table(shell, "./rowfall-data", lambda text: shell.rows(text, "--write"))  # type: ignore[arg-type,return-value]
 
 
 def test_clickhouse(engine: Table) -> None:

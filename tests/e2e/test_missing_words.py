@@ -68,6 +68,15 @@ def test_a_file_that_is_not_seen_as_a_whole(shell: Shell) -> None:
     assert shell.row("SELECT count(), countIf(v = 'NA') FROM a") == [20_000, 10_000]
 
 
+def test_files_that_are_not_in_the_sample(shell: Shell) -> None:
+    """They may hold anything, as what follows in a file that is not seen as a whole."""
+    for n in range(20):
+        shell.write(f"in/{n:02}.csv", f"id,v\n{n},{'x' if n == 1 else n}\n{n},NA\n")
+    done = shell.ok("load", "in", "--table", "t")
+    assert "v; --null NA makes numbers and dates of it" in done.talk
+    assert shell.row("SELECT count(), countIf(v = 'NA'), countIf(v = 'x') FROM t") == [40, 20, 1]
+
+
 @pytest.mark.parametrize(
     "text", ["id,v\n1,5\n2,-\n", "id,v\n1,5\n2,NA\n3,x\n", "id,v\n1,?\n2,NA\n"]
 )

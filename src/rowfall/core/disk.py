@@ -62,8 +62,9 @@ def sync_folder(folder: Path) -> None:
 
 # Types of file systems that other machines may write to at the same moment. FUSE: sshfs, buckets.
 _SHARED = frozenset((
-    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
-    "ocfs2", "orangefs", "smb3", "smbfs", "virtiofs",
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs",
+    "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs",
+    "wekafs",
 ))  # fmt: skip
 
 

@@ -28,6 +28,8 @@ def find(session: Session, database: Database, loaded: Collection[str]) -> Ledge
     options = session.options
     if options.replace or options.force or options.cursor is not None or not loaded:
         return None  # it is loaded anew, or compared with what is there
+    if options.follow or session.listing.continued:
+        return None  # nobody is there to answer; and what follows in a stream is all there is to do
     if not isinstance(database, NoticesEmptied):
         return None
     splits = session.listing.splits(session.target_key)

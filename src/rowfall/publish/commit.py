@@ -215,6 +215,6 @@ def end_open_commits(
         attempt_id = folder.name.removeprefix(pattern.name.removesuffix("*_*"))
         load_id = attempt_id.partition("_")[0]
         owners = [load.owner for load in ledger.loads("WHERE id = ?", load_id)]
-        lives = load_id in running or not all(map(leases.has_ended, owners))
+        lives = load_id in running or not all(leases.has_ended(o, ledger.path) for o in owners)
         if ledger.attempt_state(attempt_id) in ("published", "failed", "lost") and not lives:
             shutil.rmtree(folder, ignore_errors=True)

@@ -194,6 +194,8 @@ class _Sampler:
     def sample_text(self, options: SampleOptions) -> SourceSample:
         source, splits, encoding, ask = self.source, self.splits, self.encoding, self.ask
         asked, optional = options.text or Asked(), frozenset[str]()
+        if FILES <= len(splits) < len(self.listing):  # the others may hold anything
+            asked = replace(asked, lines=replace(asked.lines, as_they_are=True))
         united = None
         if options.union and len(self.listing) > 1:
             united = unite(source, self.listing, splits, encoding, ask, asked)

@@ -338,6 +338,8 @@ def _emptied(
     options, first = session.options, session.first_target
     if options.force or options.cursor is not None or session.listing.continued:
         return None
+    if options.follow:  # nobody is there to answer, and each batch of a lake table lists all files
+        return None
     loaded = memory.loaded
     ids = {split.id for split in session.listing.splits(session.target_key)}
     count = sum(i in loaded or f"{MARK}{i}" in loaded for i in ids)

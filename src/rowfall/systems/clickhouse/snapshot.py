@@ -7,6 +7,7 @@ is its link. Everything else is small and copied.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -40,7 +41,7 @@ def snapshot(folder: Path, state: Callable[[], object]) -> Iterator[Path]:
     """
     remove_stale(folder)
     try:
-        place = Path(tempfile.mkdtemp(prefix=f"{COPIES}{os.getpid()}-", dir=folder))
+        place, held = _held_folder(folder)
     except OSError as error:
         raise TargetError(f"cannot write to {folder}: {error.strerror}") from None
     try:
@@ -67,14 +68,39 @@ def snapshot(folder: Path, state: Callable[[], object]) -> Iterator[Path]:
         ) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
+        os.close(held)
+
+
+def _held_folder(folder: Path) -> tuple[Path, int]:
+    """Make a folder for a copy, and lock it: in another container its process has no number."""
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=f"{COPIES}{os.getpid()}-", dir=folder))
+        held = -1
+        with suppress(FileNotFoundError):
+            held = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+            with suppress(OSError):  # NFS locks no folders
+                fcntl.flock(held, fcntl.LOCK_EX)
+            if place.exists():
+                return place, held
+        if held >= 0:  # taken for one that was left, before it was locked
+            os.close(held)
 
 
 def remove_stale(folder: Path) -> None:
     """Remove the copies of processes that were killed: their links keep files from being freed."""
     for place in folder.glob(f"{COPIES}*"):
         pid = place.name.removeprefix(COPIES).partition("-")[0]
-        if pid.isdigit() and not Path("/proc", pid).exists() and not place.is_symlink():
-            shutil.rmtree(place, ignore_errors=True)
+        # A number of a living process may be that of an older version, which locks nothing.
+        ended = pid.isdigit() and (pid == str(os.getpid()) or not Path("/proc", pid).exists())
+        if not ended or place.is_symlink():
+            continue
+        with suppress(OSError):  # gone meanwhile, or held
+            held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(place, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def _copy(source: Path, place: Path, depth: int) -> None:

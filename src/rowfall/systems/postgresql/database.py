@@ -556,8 +556,9 @@ class PostgresDatabase(Transactions):
         """See :meth:`rowfall.engines.database.NoticesEmptied.is_emptied`.
 
         TRUNCATE gives a table another file, as VACUUM FULL, CLUSTER and some forms of ALTER do. The
-        first two leave the transactions of rows as they were, an ALTER has changed columns. Where
-        the newest line of the record is older than the file, and no row is, nothing loaded is left.
+        first two leave the transactions of rows as they were, an ALTER has changed columns, or it
+        has written all rows in its own transaction (SET LOGGED). Where the newest line of the
+        record is older than the file, and all rows are younger, nothing loaded is left.
         """
         if self._find() is None or not self._recorded():
             return False
@@ -573,7 +574,7 @@ class PostgresDatabase(Transactions):
             return False
         # Of one snapshot with the age of the change: the numbers of transactions go on.
         older = (
-            "SELECT 1 WHERE EXISTS (SELECT 1 FROM {} WHERE age(xmin) > (SELECT max(age(c.xmin)) "
+            "SELECT 1 WHERE EXISTS (SELECT 1 FROM {} WHERE age(xmin) >= (SELECT max(age(c.xmin)) "
             "FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = %s OR c.oid IN (SELECT inhrelid "
             "FROM pg_inherits WHERE inhparent = %s))))"
         )

@@ -56,6 +56,21 @@ def test_no_copy_is_taken_while_an_attempt_becomes_visible(
 
 def test_copies_of_dead_processes_are_removed(folder: Path) -> None:
     (folder / f"{COPIES}4194999-x/copy").mkdir(parents=True)  # above the highest process number
-    (folder / f"{COPIES}{os.getpid()}-x").mkdir()
+    (folder / f"{COPIES}{os.getpid()}-x").mkdir()  # of a container where this one's was another's
+    (folder / f"{COPIES}{os.getppid()}-x").mkdir()
     remove_stale(folder)
-    assert [p.name for p in folder.glob(f"{COPIES}*")] == [f"{COPIES}{os.getpid()}-x"]
+    assert [p.name for p in folder.glob(f"{COPIES}*")] == [f"{COPIES}{os.getppid()}-x"]
+
+
+def test_copies_of_other_containers_stay_while_they_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their processes have no number here, or that of another one."""
+    monkeypatch.setattr(copies.os, "getpid", lambda: 4194999)
+    with snapshot(folder, lambda: 7) as copy:
+        remove_stale(folder)
+        assert (copy / TABLE / "all_1_1_0/data.bin").exists()
+        (left,) = folder.glob(f"{COPIES}*")
+    left.mkdir()
+    remove_stale(folder)
+    assert not left.exists()
