@@ -189,3 +189,55 @@ def test_a_cursor_finds_a_row_again_and_there_is_room_for_it(between: Between) -
         between.load("t", "--cursor", "at", *args)
         assert between.server.query("SELECT COUNT(*) FROM t", database=between.there) == [(rows,)]
         between.server.query("DROP TABLE t", database=between.there)
+
+
+def test_bits_and_what_is_computed_where_rows_replace_others(between: Between) -> None:
+    """All 64 bits come, as no DOUBLE has them; the server computes what it computes here, too."""
+    between.do(
+        "CREATE TABLE t (id INT PRIMARY KEY, wide BIT(64), v VARCHAR(9), up VARCHAR(9) AS "
+        "(UPPER(v)) STORED, low VARCHAR(9) AS (LOWER(v)))",
+        "INSERT INTO t (id, wide, v) VALUES (1, 0x0123456789ABCDEF, 'Aa'), "
+        "(2, 0xFFFFFFFFFFFFFFFF, 'Bb'), (3, NULL, NULL), (4, 0x8000000000000001, 'Dd')",
+    )
+    assert between.load("t", "--on-conflict", "replace") == 4
+    between.same("t")
+    between.do("UPDATE t SET v = 'New', wide = 0xFEDCBA9876543211 WHERE id = 2")
+    between.load("t", "--on-conflict", "replace", "--force")
+    between.same("t")
+
+
+@pytest.mark.long
+def test_a_default_of_a_sequence_is_left_out(between: Between) -> None:
+    between.do(
+        "CREATE SEQUENCE numbers",
+        "CREATE TABLE t (id INT NOT NULL DEFAULT NEXTVAL(numbers) PRIMARY KEY, v INT UNIQUE)",
+        "INSERT INTO t (v) VALUES (7), (8)",
+    )
+    assert between.load("t") == 2
+    between.same_rows("t")
+    definition = between.definition(between.there, "t")
+    assert "nextval" not in definition
+    assert "UNIQUE KEY `v` (`v`)" in definition
+
+
+@pytest.mark.long
+def test_a_table_with_periods_is_loaded(between: Between) -> None:
+    between.do(
+        "CREATE TABLE t (id INT, low DATE, high DATE, PERIOD FOR p (low, high), "
+        "UNIQUE (id, p WITHOUT OVERLAPS))",
+        "INSERT INTO t VALUES (1, '2024-01-01', '2024-02-01'), (1, '2024-02-01', '2024-03-01')",
+    )
+    assert between.load("t") == 2
+    between.same_rows("t")
+
+
+@pytest.mark.long
+def test_what_refers_to_an_invisible_column_is_left_out_with_it(between: Between) -> None:
+    between.do(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL DEFAULT 7, hidden INT INVISIBLE "
+        "DEFAULT 1, KEY by_hidden (hidden), up INT AS (hidden + 1) STORED)",
+        "INSERT INTO t (id, v) VALUES (1, 2), (3, 4)",
+    )
+    assert between.load("t") == 2
+    assert "PRIMARY KEY (`id`)" in between.definition(between.there, "t")
+    between.same_rows("t")

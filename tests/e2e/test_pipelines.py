@@ -186,3 +186,13 @@ def test_files_of_this_machine_are_no_pipelines(shell: Shell) -> None:
     with MySQLSink(SingleStore([])) as server:
         done = shell.ends(2, "load", "a.csv", "--to", server.uri(), "--table", "t", "--pull")
     assert "a pipeline reads one s3:// pattern" in done.talk
+
+
+def test_nothing_is_replaced_there_whatever_the_address_is_called(shell: Shell) -> None:
+    """Or all rows would be loaded before the server refuses to exchange the tables."""
+    shell.write("a.csv", "id,name\n1,a\n")
+    with MySQLSink(SingleStore([])) as server:
+        to = server.uri().replace("singlestore://", "mysql://")
+        done = shell.ends(2, "load", "a.csv", "--to", to, "--table", "t", "--replace")
+        assert "SingleStore 8.9.0, where two tables do not change places" in done.talk
+        assert not any(text.startswith("CREATE") for text in server.asked)

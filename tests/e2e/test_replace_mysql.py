@@ -221,3 +221,14 @@ def test_rights_that_are_missing_are_said_before_anything_is_read(into: Into) ->
     into.server.query(hint[1])
     assert into.shell.ok(*args, "--json").document["rows"] == 1000
     assert into.rows() == [(1000, "new3", "new3")]
+
+
+@pytest.mark.long
+def test_rights_to_a_table_that_is_missing_are_asked_for_as_well(into: Into) -> None:
+    """Or all rows would be loaded, and could not be put into their place."""
+    into.do("DROP TABLE t")
+    password = into.server.add_user(into.user, f"SELECT, INSERT, UPDATE, CREATE ON {into.name}.*")
+    args = into.args(user=into.user, password=password)
+    said = " ".join(into.shell.ends(5, *args).talk.split())
+    assert "lacks the right to ALTER, DROP, TRIGGER" in said
+    assert into.tables() == []

@@ -245,3 +245,87 @@ def test_an_open_attempt_of_another_load_is_waited_for(rowfall: Cli, mariadb: Ma
         look = "SELECT COUNT(*) FROM _rowfall_loaded"
         assert mariadb.query(look, database=replaced.name) == [(4,)]
         mariadb.query(f"DROP DATABASE {replaced.name}")
+
+
+def _killed_at(replaced: Replaced, proxy: Proxy, step: str) -> None:
+    """Kill the load when the server has a statement of it, and before the next one."""
+    proxy.hold_at(step.encode())
+    process = replaced.rowfall.start(*replaced.command)
+    assert proxy.held.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    proxy.close()
+    replaced.command = tuple(
+        word.replace(f":{proxy.port}/", f":{replaced.server.port}/") for word in replaced.command
+    )
+
+
+def test_a_rename_that_has_stopped_half_way_is_ended_first(rowfall: Cli, mariadb: MariaDB) -> None:
+    """Before MariaDB 10.6 a server renames one by one. The table is missing then, and an ordinary
+    load would make an empty one in its place."""
+    with Proxy(mariadb.port) as proxy:
+        replaced = Replaced(rowfall, mariadb, proxy.port)
+        replaced.fresh()
+        _killed_at(replaced, proxy, "AUTO_INCREMENT = ")
+    look = "SELECT name, whole FROM _rowfall_loaded WHERE split = '_rowfall_replacing'"
+    ((_, old),) = mariadb.query(look, database=replaced.name)
+    mariadb.query(f"RENAME TABLE t TO `{old}`", database=replaced.name)
+    (rowfall.cwd / "more.txt").write_text("id,v\n1000,more\n")
+    done = rowfall("load", "more.txt", "--format", "CSVWithNames", *replaced.command[2:-1])
+    assert done.returncode == 0, done.stderr
+    assert mariadb.query(
+        "SELECT COUNT(*), v FROM t GROUP BY v ORDER BY v DESC", database=replaced.name
+    ) == [(300, "new"), (1, "more")]  # fmt: skip
+    assert replaced.tables() == ["_rowfall_loaded", "t"]
+    mariadb.query(f"DROP DATABASE {replaced.name}")
+
+
+def test_a_table_that_is_altered_meanwhile_stays_altered(rowfall: Cli, mariadb: MariaDB) -> None:
+    """The table that gathers is made like it when a load begins, and may be older then."""
+    with Proxy(mariadb.port) as proxy:
+        replaced = Replaced(rowfall, mariadb, proxy.port)
+        replaced.fresh()
+        replaced.command += ("--on-missing-column", "default")
+        proxy.hold_at(b"SHOW GRANTS", at=2)  # what is looked at before the rename
+        process = rowfall.start(*replaced.command)
+        assert proxy.held.wait(60)
+        mariadb.query(
+            "ALTER TABLE t ADD COLUMN note TEXT DEFAULT 'kept', ADD KEY by_v (v)",
+            database=replaced.name,
+        )
+        proxy.resume()
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 5, err
+        assert "was altered while" in err
+        assert replaced.rows() == OLD
+        done = rowfall(*replaced.command)
+    assert done.returncode == 0, done.stderr
+    assert replaced.rows() == NEW
+    assert mariadb.query(
+        "SELECT COUNT(*) FROM t FORCE INDEX (by_v) WHERE note = 'kept'", database=replaced.name
+    ) == [(300,)]  # fmt: skip
+    assert replaced.tables() == ["_rowfall_loaded", "t"]
+    mariadb.query(f"DROP DATABASE {replaced.name}")
+
+
+@pytest.mark.long
+def test_names_that_a_server_writes_small(rowfall: Cli) -> None:
+    """A rename is seen to be done, and rights are found, where T and t are one table."""
+    with MariaDB(lower_case_table_names="1") as server, Proxy(server.port) as proxy:
+        replaced = Replaced(rowfall, server, proxy.port)
+        replaced.name = replaced.name.upper()
+        replaced.fresh()
+        password = server.add_user("small", f"ALL PRIVILEGES ON {replaced.name}.*")
+        to = f"mariadb://small:{password}@127.0.0.1:{proxy.port}/{replaced.name}"
+        replaced.command = tuple(
+            to if "://" in word else "T" if word == "t" else word for word in replaced.command
+        )
+        _killed_at(replaced, proxy, "RENAME TABLE")
+        wait_until(lambda: replaced.rows() == NEW, 10, "the rename")
+        (rowfall.cwd / "more.txt").write_text("id,v\n1000,more\n")
+        done = rowfall("load", "more.txt", "--format", "CSVWithNames", *replaced.command[2:-1])
+        assert done.returncode == 0, done.stderr
+        assert replaced.tables() == ["_rowfall_loaded", "t"]
+        done = rowfall(*replaced.command[:-1])
+        assert done.returncode == 0, done.stderr
+        assert server.query("SELECT COUNT(*) FROM t", database=replaced.name) == [(301,)]

@@ -30,10 +30,15 @@ class NativeType:
 
 @dataclass(frozen=True, slots=True)
 class NativeKey:
-    """An index or a CHECK of a table, as it stands in CREATE TABLE."""
+    """An index or a CHECK of a table, as it stands in CREATE TABLE.
+
+    Attributes:
+        unique: values may not repeat. ``check``: it is a CHECK.
+    """
 
     text: str
     unique: bool = False
+    check: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ from rowfall.systems.mysql.record import LoadedSplits
 from rowfall.systems.mysql.replacing import (
     REPLACED,
     check_replaceable,
+    layout,
     name_beside,
     name_replaced,
 )
@@ -186,7 +187,12 @@ class MySQLDatabase(Transactions):
             )
         if columns and self.updates:
             self.key()
-        if columns and self._options.replace:
+        if self._options.replace:  # of a table that is to be made the rights are looked at
+            if self.distributed:
+                raise UsageError(
+                    f"--replace: {self.text} is {self.kind}, where two tables do not change places",
+                    hint="Leave it out: the rows come beside those that are there.",
+                )
             check_replaceable(self.ask, self._database, self._table)
 
     @property
@@ -311,6 +317,10 @@ class MySQLDatabase(Transactions):
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """See :meth:`rowfall.engines.database.Database.prepare`."""
+        if statements:
+            # Where a rename has stopped half-way the table is missing: an empty one in its place
+            # would leave the old rows and the new ones in tables that nobody looks into.
+            self.record.settle_swap(waits=True)
         for text in statements:
             self.do(text.reveal())
         self.record.make()
@@ -365,6 +375,9 @@ class MySQLDatabase(Transactions):
             self, self._database, self._gathers, self._record_name, self._patience
         )
         self._gathered.dry = self.record.dry
+        found = layout(self.ask, self._database, self._gathers)
+        if found and found != layout(self.ask, self._database, self._table):
+            self.drop_left(self._gathers)  # the table was altered since: it is made like it anew
         return self._gathered.loaded()
 
     def loaded_by(self, load: str) -> set[str]:
@@ -559,7 +572,8 @@ class MySQLDatabase(Transactions):
         made = ", ".join(
             # Of two digits the server would make four.
             f"{name(column)} = IF({text} + 0 BETWEEN 1 AND 99, -1, {text} + 0)"
-            if kinds[column] == "year" else f"{name(column)} = {text} + 0"
+            # A sum is a DOUBLE, which has 53 bits.
+            if kinds[column] == "year" else f"{name(column)} = CAST({text} AS UNSIGNED)"
             for column, text in numbers.items() if column not in computed
         )  # fmt: skip
         return (
@@ -594,7 +608,7 @@ class MySQLDatabase(Transactions):
         Raises:
             UsageError: the files lack a column of the key.
         """
-        key = self.key()
+        key, columns = self.key(), self._taken(columns)
         check_key_given(key, columns)
         listed, keyed = ", ".join(map(name, columns)), ", ".join(map(name, key))
         return (
@@ -609,7 +623,7 @@ class MySQLDatabase(Transactions):
         One INSERT ... ON DUPLICATE KEY UPDATE would do, but for rows that share another unique
         key with a row: that one would be changed. Here they are refused.
         """
-        key = self.key()
+        key, columns = self.key(), self._taken(columns)
         same = " AND ".join(f"t.{name(column)} = s.{name(column)}" for column in key)
         sets = ", ".join(f"t.{name(c)} = s.{name(c)}" for c in columns if c not in key)
         listed = ", ".join(map(name, columns))
@@ -621,6 +635,11 @@ class MySQLDatabase(Transactions):
             f"WHERE t.{name(key[0])} IS NULL"
         )
         return (update, insert) if sets else (insert,)
+
+    def _taken(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns whose values the server takes: it computes the others."""
+        computed = {column.name for column in self.columns if column.computed}
+        return [column for column in columns if column not in computed]
 
     # --- connections --------------------------------------------------------------------------
 

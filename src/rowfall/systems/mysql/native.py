@@ -14,7 +14,10 @@ _KEY = re.compile(
     r"\A  ((?:(PRIMARY|UNIQUE|FULLTEXT|SPATIAL) )?KEY (?:`(?:[^`]|``)*` )?(\(.*\).*?)),?\Z", re.S
 )
 _PART = re.compile(rf"{_NAME}(\(\d+\))?")
-_CHECK = re.compile(r"\A  (CONSTRAINT `(?:[^`]|``)*` CHECK .*?),?\Z", re.S)
+_CHECK = re.compile(r"\A  (CONSTRAINT `(?:[^`]|``)*` )(CHECK .*?),?\Z", re.S)
+_FOREIGN = re.compile(r"\A  CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY ")
+# A default that takes numbers of a sequence, which may be missing where the new table is.
+_SEQUENCE = re.compile(r"\b(?:next|last)val\(")
 _TAIL = re.compile(r"\A\) ENGINE=")
 _CHARSET = re.compile(r"DEFAULT CHARSET=(\w+)(?: COLLATE=(\w+))?")
 _COMMENT = re.compile(r" COMMENT='((?:[^']|'')*)'")
@@ -68,8 +71,14 @@ def native_table(version: str, columns: Sequence[Declared], text: str) -> Native
             else:
                 keys.append(NativeKey(key[1], unique=key[2] in ("PRIMARY", "UNIQUE")))
         elif check := _CHECK.match(line):
-            keys.append(NativeKey(check[1]))
+            # Names of them are of one table in MariaDB, and of the whole schema in MySQL.
+            own = check[1] if family(version) == "mariadb" else ""
+            keys.append(NativeKey(own + check[2], check=True))
+        elif not _FOREIGN.match(line):
+            return nothing
     types = {}
+    # Of what is left out (it is invisible) nothing may be told that refers to it.
+    lacks = bool(texts.keys() - {one.name for one in columns})
     for one in columns:
         declared = texts.get(one.name)
         if declared is None or not declared.lower().startswith(one.whole.lower()):
@@ -77,11 +86,12 @@ def native_table(version: str, columns: Sequence[Declared], text: str) -> Native
         words = _WORDS.match(declared[len(one.whole) :])
         own = (words[0] if words else "") or (default if one.charset else "")
         plain = f"{one.whole}{own if one.charset else ''} {'NULL' if one.nullable else 'NOT NULL'}"
+        kept = plain if lacks or _SEQUENCE.search(declared) else declared
         types[one.name] = NativeType(
-            declared, one.kind, one.nullable, plain, computed=_GENERATED in declared
+            kept, one.kind, one.nullable, plain, computed=_GENERATED in declared
         )
     options = [default.strip(), f"COMMENT='{comment[1]}'" if comment else ""]
     return NativeTable(
-        family(version), types, primary, tuple(keys), " ".join(filter(None, options)),
-        number(version),
+        family(version), types, primary, () if lacks else tuple(keys),
+        " ".join(filter(None, options)), number(version),
     )  # fmt: skip

@@ -105,8 +105,30 @@ def check_replaceable(ask: Ask, schema: str, table: str) -> None:
         )
 
 
+def layout(ask: Ask, schema: str, table: str) -> list[tuple[Any, ...]]:
+    """Return columns and indexes of a table, equal for one that was made by LIKE; [] for none."""
+    where = f"WHERE {is_table(schema, table)} ORDER BY"
+    columns = ask(
+        "SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, "
+        f"COLUMN_COMMENT FROM information_schema.COLUMNS {where} ORDINAL_POSITION"
+    )
+    keys = ask(
+        "SELECT INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, SUB_PART, NON_UNIQUE, INDEX_TYPE FROM "
+        f"information_schema.STATISTICS {where} INDEX_NAME, SEQ_IN_INDEX"
+    )
+    return [*map(tuple, columns), *map(tuple, keys)]
+
+
+def _folded(ask: Ask) -> Callable[[str], str]:
+    """Return what makes names of tables equal that are equal for the server."""
+    ((folds,),) = ask("SELECT @@lower_case_table_names")
+    return str.lower if int(folds) else str
+
+
 def _rights(ask: Ask, schema: str, table: str) -> set[str]:
     """Return which of the rights the user has on all of a schema, or on the table as well."""
+    folded = _folded(ask)
+    schema, table = folded(schema), folded(table)
     lines = [str(line) for (line,) in ask("SHOW GRANTS")]
     if any(" ON " not in line for line in lines):  # roles, which only MariaDB resolves by itself
         with suppress(Exception):
@@ -118,7 +140,11 @@ def _rights(ask: Ask, schema: str, table: str) -> set[str]:
     for line in lines:
         grant = _GRANT.match(line)
         at = _OBJECT.match(grant[2]) if grant else None
-        if grant is None or at is None or not _is_meant(at[1], at[2], schema, table):
+        if (
+            grant is None
+            or at is None
+            or not _is_meant(folded(at[1]), folded(at[2]), schema, table)
+        ):
             continue
         listed = {part.strip().upper() for part in grant[1].split(",")}
         found |= set(_RIGHTS) if "ALL PRIVILEGES" in listed else listed
@@ -183,7 +209,10 @@ def find_swap(ask: Ask, record: str, schema: str, table: str) -> Swap | None:
         "SELECT TABLE_NAME FROM information_schema.TABLES WHERE "
         f"TABLE_SCHEMA = {quote(schema)} AND TABLE_NAME IN ({listed})"
     )
-    return Swap(attempt, beside, replaced, frozenset(str(one) for (one,) in there))
+    folded = _folded(ask)
+    found = {folded(str(one)) for (one,) in there}
+    present = frozenset(one for one in (table, beside, replaced) if folded(one) in found)
+    return Swap(attempt, beside, replaced, present)
 
 
 def replaced_by(ask: Ask, record: str, schema: str, table: str) -> str:
@@ -312,6 +341,12 @@ class Replacement:
     def _rename(self, ask: Ask, attempt: str, beside: str) -> None:
         replaced = name_replaced(beside)
         check_replaceable(ask, self._schema, self._table)  # once more: it may have come since
+        if layout(ask, self._schema, beside) != layout(ask, self._schema, self._table):
+            raise TargetError(
+                f"{self._schema}.{self._table} was altered while the rows that replace it were "
+                "loaded, and the table that holds them is as it was before",
+                hint="Run the same command again: it loads them anew.",
+            )
         ask(
             f"INSERT INTO {self._record} (target, split, attempt, load_id, name, whole, session, "
             f"loaded) VALUES ({self._target}, {quote(REPLACING)}, {quote(attempt)}, '', "

@@ -167,7 +167,7 @@ class MySQLTable(TransactionalTable):
             return self.column_type(column)
         # A column that counts has to be the first of a key.
         begins = [key[:1] == (column.name,) for key in (native.key,) if not self.options.order_by]
-        begins += [f"({name(column.name)}" in key.text for key in native.keys]
+        begins += [f"({name(column.name)}" in key.text for key in native.keys if not key.check]
         if AUTO_INCREMENT in own.declared and not any(begins):
             return own.declared.replace(AUTO_INCREMENT, "", 1)
         return own.declared
