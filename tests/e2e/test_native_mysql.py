@@ -194,7 +194,8 @@ def test_a_cursor_finds_a_row_again_and_there_is_room_for_it(between: Between) -
 def test_bits_and_what_is_computed_where_rows_replace_others(between: Between) -> None:
     """All 64 bits come, as no DOUBLE has them; the server computes what it computes here, too."""
     between.do(
-        "CREATE TABLE t (id INT PRIMARY KEY, wide BIT(64), v VARCHAR(9), up VARCHAR(9) AS "
+        "CREATE TABLE t (id INT PRIMARY KEY, wide BIT(64), way ENUM('a\\\\b', 'two\\nlines') "
+        "DEFAULT 'a\\\\b', v VARCHAR(9), up VARCHAR(9) AS "
         "(UPPER(v)) STORED, low VARCHAR(9) AS (LOWER(v)))",
         "INSERT INTO t (id, wide, v) VALUES (1, 0x0123456789ABCDEF, 'Aa'), "
         "(2, 0xFFFFFFFFFFFFFFFF, 'Bb'), (3, NULL, NULL), (4, 0x8000000000000001, 'Dd')",

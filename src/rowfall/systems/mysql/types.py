@@ -33,6 +33,8 @@ _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 # FixedString pads with zero bytes as BINARY does; more than some bytes are no id or digest.
 _FIXED_MOST = 256
 _MEMBER = regex(r"'((?:[^']|'')*)'")
+# As servers write them in a type, with the sql_mode of our sessions.
+_ESCAPED, _CONTROLS = regex(r"\\(.)"), {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,10 @@ def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
 
 def _members(whole: str) -> list[str]:
     """Return the members of an ENUM as it is declared."""
-    return [found.replace("''", "'") for found in _MEMBER.findall(whole)]
+    return [
+        _ESCAPED.sub(lambda one: _CONTROLS.get(one[1], one[1]), found.replace("''", "'"))
+        for found in _MEMBER.findall(whole)
+    ]
 
 
 def _enum_type(numbered: Sequence[tuple[int, str]]) -> str:
