@@ -340,3 +340,27 @@ def test_sharding_keys_that_are_not_built(fleet: Fleet) -> None:
     given = ("in/*.csv", "--table", "t", "--shard-key", "id", *SCHEMA, "--build", "on")
     refused = fleet.ends(2, "load", *given, "--method", "distributed")
     assert "--method distributed says how rows get to their shards" in refused.talk
+
+
+@pytest.mark.long
+def test_parts_for_tables_with_other_primary_keys(fleet: Fleet) -> None:
+    """Their indices have other columns: the rows are sent, and all of them can be read."""
+    on = "ON CLUSTER lab"
+    fleet.do(f"CREATE DATABASE {{db}} {on}")
+    for number, node in enumerate(fleet.first()):
+        primary = "PRIMARY KEY small" if number == 1 else ""
+        columns = "id Int64, small Int32, name String, code Nullable(Int16)"
+        made = f"ENGINE = MergeTree {primary} ORDER BY (small, id)"
+        fleet.do(f"CREATE TABLE {{db}}.t_local ({columns}) {made}", node)
+    fleet.do(f"CREATE TABLE {{db}}.t {on} AS {{db}}.t_local "
+             "ENGINE = Distributed(lab, '{db}', t_local, id)")  # fmt: skip
+    fleet.shell.write("in/a.csv", rows(0, FILES * ROWS))
+    args = ("in/*.csv", "--table", "t")
+    refused = fleet.ends(5, "load", *args, "--build", "on")
+    assert "the tables of the shards differ in more than their columns" in refused.talk
+    assert fleet.load(*args, "--spare-servers")["rows"] == FILES * ROWS
+    found = "SELECT count() FROM {db}.t WHERE small < 0"
+    assert fleet.ask(fleet.cluster.nodes[0], found) == [[
+        sum(-i * 7919 % 2**31 - 2**30 < 0 for i in range(FILES * ROWS))
+    ]]  # fmt: skip
+    assert fleet.numbers("t") == [FILES * ROWS, FILES * ROWS]

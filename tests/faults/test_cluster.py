@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import itertools
 import os
 import random
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from faults.conftest import Survived
-from faults.kills import ROUNDS, Process, press_ctrl_c, rounds, sample
+from faults.kills import ROUNDS, Process, kill_engine, press_ctrl_c, rounds, sample
 from lab import mirror
 from lab.cluster import Cluster
 from lab.islet import only
@@ -55,6 +56,11 @@ def kill_both(process: Process, cluster: Cluster) -> None:
     cluster.nodes[2].kill9()
 
 
+def kill_builder(process: Process, cluster: Cluster) -> None:
+    """Into servers, rowfall's child is rowfall-decode."""
+    kill_engine(process)
+
+
 def interrupt(process: Process, cluster: Cluster) -> None:
     press_ctrl_c(process)
 
@@ -82,6 +88,11 @@ FAR = (
 )  # fmt: skip
 MIRRORED = ("kill -9 rowfall, cluster", "kill -9 other replica", "kill -9 rowfall and a node")
 WAYS = ("filter", "distributed", "push")
+# Of a load whose parts for each shard are made here.
+BUILDING: Mapping[str, Hurt] = {
+    "kill -9 builder": kill_builder,
+    **{kind: HURTS[kind] for kind in ("kill -9 rowfall, cluster", "kill -9 node of a shard")},
+}
 BUCKET = "by-key"
 # What the short form tries of loads by key. Other kinds it tries once, the long form so often:
 BY_KEY = (
@@ -206,15 +217,27 @@ class Mirrored(Fleet):
 
 
 def keyed(way: str, cluster: Cluster, rows: Rows, s3: Seaweed, home: Path) -> Fleet:
-    """A load by a sharding key: pulled in one of the two ways, or pushed from here; ``any``: one
-    without a key, pulled."""
+    """A load by a sharding key: pulled in one of the two ways, pushed from here, or as parts that
+    are made here; ``any``: one without a key, pulled."""
     key = ("--shard-key", "id")
-    if way == "push":
-        return Fleet(cluster, rows, home, options=key)
+    if way in ("push", "build"):
+        here = ("--build", "on") if way == "build" else ()
+        return Fleet(cluster, rows, home, options=(*key, *here))
     pull: tuple[str, ...] = ("--pull", "--decoder", "never")
     if way != "any":
         pull += (*key, "--method", way)
     return Fleet(cluster, rows, home, f"s3://{BUCKET}/*", pull, s3.env)
+
+
+@pytest.fixture(scope="module")
+def unpacked(files: Rows, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """The same files, none of them compressed: parts are made of files of one kind."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    for name, body in files.bodies().items():
+        plain = gzip.decompress(body) if name.endswith(".gz") else body
+        (folder / name.removesuffix(".gz")).write_bytes(plain)
+    names = [name.removesuffix(".gz") for name in files.names]
+    return Rows(folder, names, files.count, files.checksum)
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +284,20 @@ def test_a_hurt_load_by_key_ends_with_every_row_once_on_its_shard(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", BUILDING)
+def test_a_hurt_load_of_parts_for_each_shard(
+    kind: str, cluster22: Cluster, unpacked: Rows, s3: Seaweed, tmp_path: Path,
+    chance: random.Random, survived: Survived,
+) -> None:  # fmt: skip
+    """Also where one shard has its parts of an attempt, and the other has not."""
+    for number in range(rounds(4)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        hurt(kind, keyed("build", cluster22, unpacked, s3, home), chance)
+        survived(f"{kind}, parts by key")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "way"),
     sample("far", [(kind, way) for kind in FAR for way in ("any", "distributed")], least=1),
@@ -297,7 +334,7 @@ def test_a_hurt_load_of_plain_replicas(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "way",
-    ["filter", *(pytest.param(way, marks=pytest.mark.long) for way in WAYS if way != "filter")],
+    [*WAYS, "build"],
 )
 def test_killed_between_the_shards(
     way: str, cluster22: Cluster, two_files: Rows, s3: Seaweed, tmp_path: Path,
@@ -318,7 +355,9 @@ def test_killed_between_the_shards(
     assert code == 0, fleet.said
     fleet.check()
     fleet.drop()
-    words = ("ATTACH", "'commit'", "'landed'", "DROP TABLE", "INTO FUNCTION", "FORMAT Native")
+    words = (
+        "ATTACH", "RESTORE", "'commit'", "'landed'", "DROP TABLE", "INTO FUNCTION", "FORMAT Native",
+    )  # fmt: skip
     steps = [line.split(" ", 1) for line in at.read_text().splitlines()]
     chosen = [int(n) for n, text in steps if any(word in text for word in words)]
     assert sum("ATTACH" in text for _, text in steps) >= 2, steps
@@ -339,7 +378,7 @@ def hurt(kind: str, fleet: Fleet, chance: random.Random) -> None:
         if chance.random() < 0.9:  # else while it looks around
             wait_until(fleet.begun, RUN_SECONDS, "it does not begin")
         let_pass(chance.uniform(0.0, 3.0), "a random moment of the load")
-        HURTS[kind](process, cluster22)
+        {**HURTS, **BUILDING}[kind](process, cluster22)
         if kind.startswith(("kill -9 first", "kill -9 node", "kill -9 other")):
             let_pass(chance.uniform(0.0, 2.0), "a random time without the node")
             fleet.mend()

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from rowfall.contracts.delivery import Order
 from rowfall.core import machine, sql, units
@@ -237,14 +237,30 @@ class BuildForServer(Build):
                 raise
             why = error.message
         self._proven = why or ""
-        if why is None:
-            return
+        if why is not None:
+            self.refuse(why)
+
+    def refuse(self, why: str) -> NoReturn:
+        """Leave all rows of the load to another way.
+
+        Args:
+            why: parts cannot be handed over, a clause.
+
+        Raises:
+            DeclinedError: the server may get the rows in another way.
+            TargetError: parts are asked for.
+        """
+        self._proven = why
         if self._rules.strict:
             raise TargetError(
                 f"the server does not take parts that are built here: {why}",
                 hint="Leave out --build on: the rows are sent, or read by the server, then.",
             )
         raise DeclinedError(f"parts cannot be handed over: {why}", None)
+
+    def definition(self, order: Order, lane: int) -> Definition:
+        """Return the definition of an order's staging table, see :meth:`Build._definition`."""
+        return self._definition(BuildRun(order, (), lane))
 
     def _refusal(self, order: Order, table: Definition, lane: int) -> str | None:
         """Return the reason that a server cannot take over parts; None if it can.

@@ -40,6 +40,17 @@ class BuildForShards(BuildForServer):
         self._shards, self._key = shards, key
 
     def prove(self, order: Order, lane: int) -> None:
+        """Prove that all shards read the same parts.
+
+        Raises:
+            DeclinedError: one does not, and all may get the rows in another way.
+            TargetError: one does not, and parts are asked for.
+            RowfallError: one cannot be asked at the moment.
+        """
+        # Parts are made by the definition of one: with another primary key, which tables with the
+        # same sorting key may have, their index could not be read.
+        if len({_needs(shard.definition(order, lane)) for shard in self._shards}) > 1:
+            self.refuse("the tables of the shards differ in more than their columns")
         for shard in self._shards:
             try:
                 shard.prove(order, lane)
@@ -95,3 +106,9 @@ class BuildForShards(BuildForServer):
         run = self._running.get(attempt)
         super().kill(attempt)
         on_all(lambda shard: shard.kill_statements(attempt, run), self._shards)
+
+
+def _needs(table: Definition) -> tuple[object, ...]:
+    """Return what parts of a table must have beside its columns, which are the same everywhere."""
+    made = (table.indices, table.projections, table.constraints)
+    return (table.primary_elements, table.expires, *map(frozenset, made))
