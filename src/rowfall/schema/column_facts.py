@@ -306,7 +306,8 @@ class FactQuery:
         text = encoding.kind is Kind.TEXT
         inner, outer = [], ["count()"]
         for number, ((_, facts), members) in enumerate(self.groups.items()):
-            x, t = f"x{number}", f"t{number}"
+            # No column is called so: where one is x1, the array would be meant in its place.
+            x, t = f"rowfall_x{number}", f"rowfall_t{number}"
             inner.append(f"[{', '.join(_value(columns[m]) for m in members)}] AS {x}")
             bare = f"arrayMap(x -> trim(BOTH ' \\t' FROM x), {x})" if text else x
             inner.append(f"{bare} AS {t}")

@@ -543,3 +543,14 @@ def test_only_columns_that_a_decision_depends_on_are_sampled(
     groups = FactQuery.of(columns, Encoding(format, "none", Kind.TYPED), asked).groups
     found = {columns[n].name: facts for (_, facts), members in groups.items() for n in members}
     assert found == wanted
+
+
+def test_names_of_columns_are_not_those_of_the_question(chdb_engine: Chdb, write: Write) -> None:
+    """A column called x1 is no array of others."""
+    named = replace(CSV, format="CSVWithNames")
+    rows = f"{'4' * 77},true,abc,2024-01-01\n{'5' * 77},false,def,2024-01-02\n"
+    found = []
+    for names in ("a,b,c,d", "x1,x0,x2,x3", "x2,x1,x3,x0", "t1,t0,t2,t3"):
+        path = write(f"{names}.csv", f"{names}\n{rows}")
+        found.append([*types(schema(chdb_engine, named, path)[1]).values()])
+    assert found[1:] == found[:1] * 3
