@@ -105,10 +105,13 @@ def figures(document: dict[str, Any]) -> tuple[dict[str, Any], str]:
         problem = one["error"] or ""
         problem += f"\n{one['hint']}" if one["hint"] else ""
     else:
-        report = document if "rowfall_report" in document else {}
+        report = document if {"rowfall_report", "rowfall_tables"} & document.keys() else {}
         problem = "\n".join(filter(None, (document.get("error"), document.get("hint"))))
     for failure in report.get("failures", ()):
         problem += f"\n{failure['split']}: {failure['error']}"
+    for table in report.get("tables") or ():  # of one load these are the patterns of --tables
+        if isinstance(table, dict) and table["problem"]:
+            problem += f"\n{table['source']}: {table['problem']['error']}"
     return report, problem.strip()
 
 
@@ -119,6 +122,8 @@ def summary(report: dict[str, Any], problem: str, code: int) -> str:
         text = html.escape(" ".join(str(value).split()))
         return re.sub(r"([\\`*_{}\[\]()#+!|~:@-])", r"\\\1", text)
 
+    tables = report.get("tables", ()) if "rowfall_tables" in report else ()
+    names = ", ".join(table["table"] for table in tables)
     rows = [
         ("outcome", report.get("outcome", "failed") if code else "done"),
         ("rows", report.get("rows", 0)),
@@ -127,7 +132,7 @@ def summary(report: dict[str, Any], problem: str, code: int) -> str:
         ("bytes", report.get("bytes_source", 0)),
         ("seconds", report.get("seconds", 0)),
         ("source", report.get("source", "")),
-        ("table", report.get("table", "")),
+        ("table", report.get("table", names)),
         ("load", report.get("load_id", "")),
     ]
     text = "### rowfall\n\n| | |\n|---|---|\n"

@@ -46,7 +46,8 @@ def test_a_table_of_the_folder_at_hand(rows: Shell) -> None:
     assert written(rows.folder / "out/s.csv") == THREE
     assert (rows.folder / "out/.s.csv.rowfall").exists()
     again = rows.ok("export", "s", "out/s.csv")
-    assert "holds all of it" in again.talk
+    # Of rows that were changed or removed it knows nothing, and says so.
+    assert "holds all of it as it was read then" in again.talk
     # It is the load of that table: what one has written the other knows, verifies and writes again.
     assert "holds all of it" in rows.ok("load", DATA, "--table", "s", "--to", "out/s.csv").talk
     (rows.folder / "out/s.csv").unlink()
@@ -68,6 +69,21 @@ def test_patterns_queries_and_several_files(rows: Shell) -> None:
     assert written(rows.folder / "sum.csv") == [["6"]]
     rows.ok("export", "s", "few.csv", "--select", "n", "--where", "id > 1")
     assert written(rows.folder / "few.csv") == [["b"], ['c "x"']]
+
+
+def test_names_with_dots_and_slashes(rows: Shell) -> None:
+    """In the address of such a table the name is a parameter, and its database another one."""
+    for name in ("d.t", "a/b c"):
+        rows.ok("query", "--write", f"CREATE TABLE `{name}` ENGINE = MergeTree ORDER BY x AS "
+                "SELECT 7 AS x")  # fmt: skip
+    rows.ok("export", "d.t", "dot.csv")
+    assert written(rows.folder / "dot.csv") == [["7"]]
+    many = rows.ok("export", "*", "all/{schema}-{table}.csv", "--json").document
+    assert {t["table"]: t["rows"] for t in many["tables"]} == {
+        "all/default-d_t.csv": 1, "all/default-a_b c.csv": 1, "all/default-s.csv": 3
+    }  # fmt: skip
+    rows.ok("export", "s", "{schema}.csv")
+    assert written(rows.folder / "default.csv") == THREE
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(rows: Shell) -> None:

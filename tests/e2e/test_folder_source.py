@@ -51,6 +51,17 @@ def test_into_a_file_and_again(rows: Shell) -> None:
     assert rows.row("SELECT count(), max(n) FROM file('out.parquet')") == [3, 'c "x"']
 
 
+def test_no_table_of_many_goes_into_its_own_folder(rows: Shell) -> None:
+    """Where the names of tables name their targets, one of them may be the source."""
+    rows.write("t.csv", "x\n7\n")
+    rows.ok("load", "t.csv", "--to", "t")
+    rows.ok("load", "s.csv", "--to", "t")
+    wrong = rows.ends(2, "load", "t", "--tables", "*", "--to", "./{table}")
+    assert "is the source and the target of this load" in wrong.talk
+    assert rows.row("SELECT count() FROM t", "--to", "t") == [1]
+    assert rows.row("SELECT count() FROM s", "--to", "s") == [3]
+
+
 def test_rows_that_are_deleted_stay_away_and_new_ones_follow(rows: Shell) -> None:
     rows.ok("query", "--write", "DELETE FROM s WHERE id = 2")
     rows.ok("load", DATA, "--to", "other")

@@ -234,7 +234,7 @@ def test_a_table_that_is_gone_when_its_turn_comes(base: Base) -> None:
         (2, ("--tables", "ordrs"), "has no table like ordrs"),
         (2, ("--tables", "*", "--exclude", "nothing"), "has no table like --exclude nothing"),
         (2, ("--exclude", "a"), "--tables '*' for all tables"),
-        (2, ("--tables", "*", "--to", "x.parquet"), "--to '{table}_x.parquet'"),
+        (2, ("--tables", "*", "--to", "x.parquet"), "goes: '{table}_x.parquet'"),
         (2, ("--tables", "*", "--table", "x"), "--table 'x_{table}'"),
         (2, ("--tables", "*", "--query", "SELECT 1"), "--tables and --query exclude each other"),
         (2, ("--tables", "*", "--follow"), "--tables and --follow exclude each other"),

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -98,6 +99,25 @@ def test_a_load_gives_its_figures_to_later_steps(runner: Runner) -> None:
         assert (outputs["rows"], outputs["exit-code"]) == (rows, "0")
         assert re.fullmatch("[0-9a-f]{10}", outputs["load-id"])
     assert "| table | default.events |" in runner.summary.read_text()
+
+
+def test_the_figures_of_many_tables_are_those_of_all(runner: Runner) -> None:
+    with sqlite3.connect(runner.folder / "shop.db") as base:
+        base.executescript("CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1), (2);"
+                           "CREATE TABLE b (x INTEGER); INSERT INTO b VALUES (3);")  # fmt: skip
+    done = runner.run("load", {"source": "shop.db", "arguments": "--tables=*"})
+    assert done.returncode == 0, done.stderr
+    assert runner.outputs() == {"rows": "3", "exit-code": "0", "load-id": ""}
+    assert "| table | a, b |" in runner.summary.read_text()
+    # One table of two cannot be loaded: the summary says which, and why.
+    with sqlite3.connect(runner.folder / "shop.db") as base:
+        base.execute("INSERT INTO a VALUES ('many')")  # no number, and SQLite takes it
+    (runner.folder / "rowfall.toml").write_text(
+        '[loads.shop]\nsource = "shop.db"\ntables = "*"\nto = "./other"\n'
+    )
+    done = runner.run("load", {"load": "shop"})
+    assert done.returncode != 0
+    assert "\na: " in runner.summary.read_text()
 
 
 def test_inputs_are_arguments_and_nothing_else(runner: Runner) -> None:

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from rowfall_airflow import RowfallOperator, RowfallTrigger
 from rowfall_airflow.connections import source_of, target_of
 from rowfall_airflow.lineage import input_name, output_name
-from rowfall_airflow.operators import _flags
+from rowfall_airflow.operators import _check_secret, _flags, _shown
 from rowfall_airflow.process import LoadProcess, LoadResult
 
 
@@ -110,6 +110,29 @@ def test_what_a_connection_cannot_say_is_refused_without_its_secret(made: Any, w
     with pytest.raises(ValueError, match=why) as error:
         source_of(made, "x") if made.conn_type == "kafka" else target_of(made)
     assert _SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("clickhouse://me:s3cret@ch/lake", "a password"),
+        ("kafka://b1:9092,b2:9092/orders?sasl.username=me&sasl.password=s3cret", "sasl.password"),
+        ("postgresql://h/shop/orders?password=s3cret", "password"),
+    ],
+)
+def test_an_address_with_a_secret_is_refused_without_it(address: str, what: str) -> None:
+    with pytest.raises(ValueError, match=f"holds {what};") as error:
+        _check_secret(address)
+    assert "s3cret" not in str(error.value)
+
+
+def test_the_log_has_no_signature_of_an_address() -> None:
+    signed = "https://b.s3.amazonaws.com/a.csv?X-Amz-Signature=s3cret"
+    _check_secret(signed)
+    assert _shown(signed) == "https://b.s3.amazonaws.com/a.csv?***"
+    plain = "postgresql://me@h/shop/orders?key=id"
+    _check_secret(plain)
+    assert _shown(plain) == plain
 
 
 def test_options_are_those_of_the_command_line() -> None:

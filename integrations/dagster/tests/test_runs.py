@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -150,6 +151,22 @@ def test_partitions_of_two_dimensions(project: ProjectFolder) -> None:
     key = dg.MultiPartitionKey({"region": "fr", "year": "2026"})
     assert metadata(run(assets, partition_key=key))["sales"]["rows"] == 1
     assert query(project, "SELECT id FROM sales") == ["2"]
+
+
+def test_tables_of_a_source_are_verified_and_what_fails_is_said(project: ProjectFolder) -> None:
+    with sqlite3.connect(project.folder / "shop.db") as base:
+        base.executescript("CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1), (2);"
+                           "CREATE TABLE b (x INTEGER); INSERT INTO b VALUES (3);")  # fmt: skip
+    shop = '[loads.shop]\nsource = "shop.db"\ntables = "*"\n'
+    project.toml(shop)
+    found = metadata(run(assets_of(project), Rowfall(verify=True)))["shop"]
+    assert found["rows"] == 3
+    assert len(found["checksum"].split()) == 2
+    with sqlite3.connect(project.folder / "shop.db") as base:
+        base.execute("INSERT INTO a VALUES ('many')")  # no number, and SQLite takes it
+    project.toml(f'{shop}to = "./other"\n')
+    (failure,) = failures(run(assets_of(project, retry_policy=dg.RetryPolicy(max_retries=0))))
+    assert "shop: a: " in repr(failure)
 
 
 def test_a_bad_value_fails_at_once_and_the_other_load_is_done(project: ProjectFolder) -> None:

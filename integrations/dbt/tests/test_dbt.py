@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -185,3 +188,26 @@ def test_mistakes_are_named(
     code = 4 if "none" in change[1] else 2
     assert said in project.run("rowfall-dbt", "run", *arguments, code=code).stderr
     assert [*project.folder.glob(".rowfall-dbt-*")] == []
+
+
+def test_a_scheduler_that_ends_it_ends_its_load(tmp_path: Path) -> None:
+    program, pid = tmp_path / "rowfall", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
+    program.chmod(0o755)
+    code = (
+        f"import sys; from rowfall_dbt.cli import _rowfall; sys.executable = '{tmp_path}/python'; "
+        "sys.exit(_rowfall([], ''))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        deadline = time.monotonic() + 60
+        while not pid.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        load = int(pid.read_text())
+        try:
+            process.terminate()
+            assert process.wait(30) != 0
+            assert not Path(f"/proc/{load}").exists()
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(load, signal.SIGKILL)

@@ -13,7 +13,7 @@ from rowfall.core.errors import LoadError, UsageError
 
 # More than one table is meant by these.
 _SEVERAL = frozenset("*?[,")
-_TABLE_PLACE = "{table}"
+_PLACES = ("{table}", "{schema}")
 
 
 @command
@@ -55,7 +55,7 @@ def export(
     options, place = options_of(ctx.params), source_of(ctx, source)
     from rowfall import api
 
-    if name and (_SEVERAL & set(name) or _TABLE_PLACE in str(file)):
+    if name and (_SEVERAL & set(name) or any(place in str(file) for place in _PLACES)):
         with output.listener(busy="looking at the tables of the source") as listener:
             tables = api.load_tables(
                 place, to=file, options=replace(options, tables=name), on_event=listener

@@ -240,7 +240,7 @@ def places(
     if not takes_name and several and TABLE_PLACE not in (to or NOWHERE) and to != NOWHERE:
         raise UsageError(
             f"{counted(len(tables), 'table')} cannot all be written to {to}",
-            hint=f"Put {TABLE_PLACE} where the name of each goes: --to '{_with_place(to or '')}'",
+            hint=f"Put {TABLE_PLACE} where the name of each goes: '{_with_place(to or '')}'",
         )
     return [
         TablePlace(

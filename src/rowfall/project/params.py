@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from rowfall.project.project import Project
 
 # A value becomes part of paths, of patterns and of SQL between quotes: nothing that means something
-# there may stand in it. ``..`` would lead out of the folder that the file names.
-_VALUE = regex(r"(?!.*\.\.)[A-Za-z0-9_.:+-]+")
+# there may stand in it. ``..`` would lead out of the folder that the file names, and what begins
+# with a dash is an option to the command of a hook.
+_VALUE = regex(r"(?!.*\.\.)(?:-?[0-9]|[A-Za-z_.:+])[A-Za-z0-9_.:+-]*")
 
 
 def parse(texts: Sequence[str]) -> dict[str, str]:
@@ -36,7 +37,8 @@ def parse(texts: Sequence[str]) -> dict[str, str]:
         if not _VALUE.fullmatch(value):
             raise UsageError(
                 f"--param {name}: {value!r} cannot stand in a path or a statement",
-                hint="Values hold letters, digits and _ . : + - and no two dots in a row.",
+                hint="Values hold letters, digits and _ . : + - and no two dots in a row, and "
+                "begin with no dash, except that of a number.",
             )
         found[name] = value
     return found

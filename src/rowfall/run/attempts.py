@@ -77,7 +77,7 @@ from rowfall.schema.bad_rows.declined_rows import declined_row
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records, open_quotes
 from rowfall.schema.types import strict_reading
-from rowfall.sources.base import Streamed, Unreadable
+from rowfall.sources.base import Queried, Source, Streamed, Unreadable
 from rowfall.sources.compression import compression_of
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import (
@@ -143,7 +143,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
     if not any(group.indexes for group in plan.work.groups):
-        notes.add("info", _why_nothing(plan, written=facts.export is not None))
+        notes.add("info", _why_nothing(session.source, plan, written=facts.export is not None))
     problem = None
     try:
         _fill(queue, plan, session.target_key)
@@ -162,12 +162,17 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     )  # fmt: skip
 
 
-def _why_nothing(plan: Plan, *, written: bool) -> str:
+def _why_nothing(source: Source, plan: Plan, *, written: bool) -> str:
     listing = plan.listing
     if not len(listing) or listing.total_rows == 0:
         return f"nothing to load: {plan.source} is empty"
     if written:
-        return f"nothing to do: {plan.to.text} holds all of it (--replace writes it again)"
+        # Versions of files show that they were changed; what a query gives, and rows of databases
+        # that were changed or removed, have none.
+        then = ""
+        if isinstance(source, Queried):
+            then = " as it was read then, and what has changed there since may not show"
+        return f"nothing to do: {plan.to.text} holds all of it{then} (--replace writes it again)"
     one, unit = len(listing) == 1, listing.unit
     what = f"the {unit} is" if one else f"all {len(listing):,} {unit}s are"
     return f"nothing to load: {what} loaded already (--force loads {'it' if one else 'them'} again)"

@@ -160,16 +160,17 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         )
     memory = parse_size(options.memory) if options.memory else None
     with ExitStack() as stack:
-        if kept is not None:
+        if isinstance(source, KeptInTables):
             from rowfall.run import folder_source  # 50 ms of the ledger that others save
 
-            folder_source.check_other(kept.folder, target)
-            theirs = None
-            if memory is not None:
-                theirs, memory = folder_source.split_memory(memory)
-            kept.read_with(stack.enter_context(
-                folder_source.open_reader(kept.folder, theirs, options.threads)
-            ))  # fmt: skip
+            folder_source.check_other(source.folder, target)
+            if kept is not None:
+                theirs = None
+                if memory is not None:
+                    theirs, memory = folder_source.split_memory(memory)
+                kept.read_with(stack.enter_context(
+                    folder_source.open_reader(kept.folder, theirs, options.threads)
+                ))  # fmt: skip
         if isinstance(source, Streamed):
             stack.callback(source.close)
         folder = target.folder

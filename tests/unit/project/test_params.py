@@ -65,7 +65,7 @@ def test_names_that_no_load_has(folder: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["day", "=1", "1=2", "day=", "day=1'", "day=*", "day=a/b", "day=..", "day=a b", "day={x}",
-     "day=%2e", "day=1\n", "day=1\\"],
+     "day=%2e", "day=1\n", "day=1\\", "day=-", "day=--help", "day=-rf"],
 )  # fmt: skip
 def test_values_that_would_mean_something(text: str) -> None:
     with pytest.raises(UsageError):

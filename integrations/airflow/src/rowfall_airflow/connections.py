@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-# What librdkafka calls secrets, besides the password that has a variable.
-_SECRET_WORDS = ("password", "secret", "pem", "token", "oauthbearer.config")
+SECRET_WORDS = ("password", "secret", "pem", "token", "oauthbearer.config")
+"""Parts of the names of secrets, also of those that librdkafka has besides ``sasl.password``."""
 # Of a consumer of Airflow's own; rowfall assigns partitions and commits nothing.
 _OF_CONSUMERS = ("group.id", "auto.offset.reset", "enable.auto.commit", "bootstrap.servers")
 TARGET_VARIABLE = "ROWFALL_PASSWORD"
@@ -132,7 +132,7 @@ def _kafka(connection: ConnectionLike, database: str, path: str, variable: str) 
     environment = {}
     if password := extra.pop("sasl.password", ""):
         environment["KAFKA_SASL_PASSWORD"] = password
-    if secret := next((n for n in extra if any(word in n for word in _SECRET_WORDS)), ""):
+    if secret := next((n for n in extra if any(word in n for word in SECRET_WORDS)), ""):
         raise ValueError(
             f"connection {connection.conn_id!r} has {secret}, and sasl.password is the one secret "
             "that reaches rowfall by a variable; use a connection of rowfall.toml for it"

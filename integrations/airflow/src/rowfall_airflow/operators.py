@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -10,12 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from airflow.sdk import BaseHook, BaseOperator, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from rowfall_airflow.connections import Address, source_of, target_of
+from rowfall_airflow.connections import SECRET_WORDS, Address, source_of, target_of
 from rowfall_airflow.lineage import lineage_of
 from rowfall_airflow.process import LoadProcess, LoadResult
 from rowfall_airflow.triggers import ENDED, LATE, UNSEEN, RowfallTrigger
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 RETRY_CODES = (1, 6, 130)
 """Exit codes after which the same command may do the rest: some files failed, the engine died, it
 was interrupted. All others need a person: docs/reference/exit-codes.md."""
+_WEB = re.compile(r"https?://", re.IGNORECASE)
 # Options whose value is a word where YAML and Python have a truth value.
 _YES_NO = ("header",)
 # A stream that goes on for ever is a pipeline, and a report of another kind is none of a task.
@@ -158,9 +160,9 @@ class RowfallOperator(BaseOperator):
         command, environment = self._command()
         load = self._load = self._found(context, command)
         if load.start(command, environment):
-            self.log.info("running %s", shlex.join(command))
+            self.log.info("running %s", shlex.join(map(_shown, command)))
         else:
-            self.log.info("an earlier try has begun the load: %s", shlex.join(command))
+            self.log.info("an earlier try has begun the load: %s", shlex.join(map(_shown, command)))
         return load
 
     def _found(self, context: Context, command: Sequence[str]) -> LoadProcess:
@@ -268,12 +270,25 @@ def _check_secret(address: str) -> None:
     Raises:
         ValueError: it does; the error does not repeat it.
     """
-    if "://" in address and ":" in urlsplit(address).netloc.rpartition("@")[0]:
-        scheme, host = address.partition("://")[0], urlsplit(address).netloc.rpartition("@")[2]
+    if "://" not in address:
+        return
+    parts = urlsplit(address)
+    user, _, host = parts.netloc.rpartition("@")
+    # Parameters of the web are mostly signatures, which only the log must not have.
+    given = () if _WEB.match(address) else parse_qsl(parts.query)
+    secret = [name for name, _ in given if any(word in name.lower() for word in SECRET_WORDS)]
+    if secret or ":" in user:
         raise ValueError(
-            f"the address of {scheme}://{host} holds a password; keep it in a connection of "
-            "Airflow and name that (to_conn_id, source_conn_id)"
+            f"the address of {address.partition('://')[0]}://{host} holds "
+            f"{secret[0] if secret else 'a password'}; keep it in a connection of Airflow and name "
+            "that (to_conn_id, source_conn_id)"
         )
+
+
+def _shown(word: str) -> str:
+    """Return a word of the command for the log: an address of the web without its parameters."""
+    head, mark, _ = word.partition("?")
+    return f"{head}?***" if mark and _WEB.match(word) else word
 
 
 def _lasting(report: Mapping[str, Any]) -> bool:

@@ -85,7 +85,8 @@ class Rowfall(ConfigurableResource["Rowfall"]):
             reports = [report for one in several for report in _reports(one)]
             metadata = _metadata(several, reports)
             if self.verify:
-                metadata["checksum"] = self._verified(context, loads, name, reports)
+                loaded = [load_id for one in several for load_id in _loaded(one)]
+                metadata["checksum"] = self._verified(context, loads, name, loaded)
             metadata |= self._table(context, loads, name, reports)
             yield MaterializeResult(asset_key=loads.keys[name], metadata=metadata)
         if problems:
@@ -106,19 +107,19 @@ class Rowfall(ConfigurableResource["Rowfall"]):
         return document
 
     def _verified(
-        self, context: AssetExecutionContext, loads: _Loads, name: str,
-        reports: Sequence[Mapping[str, Any]],
-    ) -> str:  # fmt: skip
+        self, context: AssetExecutionContext, loads: _Loads, name: str, loaded: Sequence[str]
+    ) -> str:
         """Return the checksums of the rows that were loaded; "" where there were none.
+
+        Args:
+            loaded: ids of loads.
 
         Raises:
             dagster.Failure: source and target differ, or one of them cannot be read.
         """
         checksums = []
-        for report in reports:
-            if not report["splits_loaded"]:
-                continue
-            words = ["verify", report["load_id"], "--json", *loads.target(name)]
+        for load_id in loaded:
+            words = ["verify", load_id, "--json", *loads.target(name)]
             code, document = loads.command(context, words)
             if code:
                 raise _failure([(name, {"exit": code, **document})])
@@ -235,6 +236,24 @@ def _reports(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [report] if report and "rowfall_report" in report else []
 
 
+def _loaded(one: Mapping[str, Any]) -> list[str]:
+    """Return the ids of what a load has loaded: one, or with ``tables`` one for each table."""
+    report = one["report"] or {}
+    if "rowfall_tables" in report:
+        tables = report["tables"]
+        return [each["load_id"] for each in tables if each["load_id"] and each["rows"]]
+    return [report["load_id"]] if report.get("splits_loaded") else []
+
+
+def _failures(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the files that could not be loaded, or with ``tables`` the tables."""
+    report = one.get("report") or {}
+    if "rowfall_tables" in report:
+        return [{"split": each["source"], **each["problem"]}
+                for each in report["tables"] if each["problem"]]  # fmt: skip
+    return list(report.get("failures") or ())
+
+
 def _metadata(
     several: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -259,7 +278,7 @@ def _failure(problems: Sequence[tuple[str, Mapping[str, Any]]]) -> Failure:
     """Return what to raise for loads that are not done: in rowfall's own words."""
     said, metadata = [], {}
     for name, one in problems:
-        failures = (one.get("report") or {}).get("failures") or [{}]
+        failures = _failures(one) or [{}]
         error = one.get("error") or failures[0].get("error") or one.get("outcome", "not done")
         hint = one.get("hint") or failures[0].get("hint")
         where = failures[0].get("split")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,8 @@ def _rowfall(
         environment[_PASSWORD] = password
     program = Path(sys.executable).with_name("rowfall")
     process = subprocess.Popen([program, *arguments], env=environment)
+    # A scheduler tells this process alone; the load would go on without it.
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return process.wait()

@@ -172,7 +172,8 @@ def located(text: str) -> tuple[Path, tuple[str, str] | None]:
                 f"{SCHEME}:// has no parameter {name!r}",
                 hint=f"{did_you_mean(name, _PARAMETERS)}Parameters: {', '.join(_PARAMETERS)}.",
             )
-    database, table = at.query.get("schema", _DEFAULT), at.query.get("table", "")
+    # Empty where a name has a dot and is of the usual database.
+    database, table = at.query.get("schema") or _DEFAULT, at.query.get("table", "")
     if not table and not is_data_folder_at(str(_absolute(path))):
         path, _, named = path.rpartition("/")
         before, dot, behind = named.partition(".")
