@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from typing import Any
 
 from e2e.tools import Done, Row, Shell
 from lab.clickhouse import Account, ClickHouse
+from lab.seaweed import Seaweed
 
 _numbers = itertools.count()
 JOURNAL = "_rowfall_journal"
@@ -41,6 +43,28 @@ class Lake:
 
     def ok(self, *args: str, **more: Any) -> Done:
         return self.ends(0, *args, **more)
+
+    def command_of(
+        self, config: dict[str, Any], container: dict[str, Any], s3: Seaweed, bucket: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """The command and the environment of a pod of deploy/, with the services of the tests.
+
+        Args:
+            config: the ConfigMap with rowfall.toml.
+        """
+        password = self.shell.write("password", self.server.password)
+        address, text = re.sub(r":[^:@/]+@", "@", self.to), config["data"]["rowfall.toml"]
+        for before, after in (
+            ("clickhouse://rowfall@clickhouse-rowfall:8123/default", address),
+            ("file:/secrets/password", f"file:{password}"),
+            ("s3://lake/", f"s3://{bucket}/"), ("http://s3:8333", s3.endpoint),
+        ):  # fmt: skip
+            assert before in text
+            text = text.replace(before, after)
+        path = self.shell.write("config/rowfall.toml", text)
+        arguments = [str(path) if a == "/config/rowfall.toml" else a for a in container["args"]]
+        names = {one["name"] for one in container["env"]}
+        return arguments, {key: value for key, value in s3.env.items() if key in names}
 
     def load(self, *args: str, **more: Any) -> dict[str, Any]:
         """The report of a load that ends well."""

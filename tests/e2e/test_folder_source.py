@@ -223,12 +223,8 @@ def test_into_postgresql(rows: Shell, postgresql: PostgresqlServer) -> None:
     assert found == [(1, "a", "2024-01-01"), (2, "b", "2024-01-02"), (3, 'c "x"', "2024-02-01")]
 
 
-def test_a_killed_load_is_finished_by_the_same_command(shell: Shell) -> None:
-    shell.ok("load", "generate://trips?rows=400000", "--table", "t", "--partition-by",
-             "vehicle_id % 16")  # fmt: skip
-    args = ("load", DATA, "--to", "other", "--attempt-bytes", "1K")
-    process = shell.cli.start(*args)
-    ledger = shell.folder / "other" / "rowfall.ledger"
+def _wait_for_attempts(ledger: Path) -> None:
+    """Wait until two attempts are loaded."""
 
     def some() -> bool:
         if not ledger.exists():
@@ -241,6 +237,14 @@ def test_a_killed_load_is_finished_by_the_same_command(shell: Shell) -> None:
                 return False
 
     wait_until(some, 60, "nothing is loaded")
+
+
+def test_a_killed_load_is_finished_by_the_same_command(shell: Shell) -> None:
+    shell.ok("load", "generate://trips?rows=400000", "--table", "t", "--partition-by",
+             "vehicle_id % 16")  # fmt: skip
+    args = ("load", DATA, "--to", "other", "--attempt-bytes", "1K")
+    process = shell.cli.start(*args)
+    _wait_for_attempts(shell.folder / "other" / "rowfall.ledger")
     process.kill()
     process.communicate()
     done = shell.ok(*args, "--json")
@@ -363,19 +367,7 @@ def test_a_killed_command_of_many_tables_is_finished_by_the_same(shell: Shell) -
                  "--partition-by", "vehicle_id % 8")  # fmt: skip
     args = ("load", DATA, "--tables", "t*", "--to", "other", "--attempt-bytes", "1K")
     process = shell.cli.start(*args)
-    ledger = shell.folder / "other" / "rowfall.ledger"
-
-    def some() -> bool:
-        if not ledger.exists():
-            return False
-        with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
-            try:
-                found = db.execute("SELECT count(*) FROM attempt WHERE state = 'published'")
-                return int(found.fetchone()[0]) >= 2
-            except sqlite3.OperationalError:  # its tables are not there yet
-                return False
-
-    wait_until(some, 60, "nothing is loaded")
+    _wait_for_attempts(shell.folder / "other" / "rowfall.ledger")
     process.kill()
     process.communicate()
     done = shell.ok(*args, "--json").document

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +71,7 @@ def test_the_form_of_the_job(file: str) -> None:
 def test_the_command_line_of_the_job(lake: Lake, s3: Seaweed, bucket: str, file: str) -> None:
     config, spec = documents(file)
     (container,) = spec["template"]["spec"]["containers"]
-    password = lake.shell.write("password", lake.server.password)
-    address, text = re.sub(r":[^:@/]+@", "@", lake.to), config["data"]["rowfall.toml"]
-    for before, after in (
-        ("clickhouse://rowfall@clickhouse-rowfall:8123/default", address),
-        ("file:/secrets/password", f"file:{password}"),
-        ("s3://lake/", f"s3://{bucket}/"), ("http://s3:8333", s3.endpoint),
-    ):  # fmt: skip
-        assert before in text
-        text = text.replace(before, after)
-    path = lake.shell.write("config/rowfall.toml", text)
-    arguments = [str(path) if a == "/config/rowfall.toml" else a for a in container["args"]]
-    names = {one["name"] for one in container["env"]}
-    env = {key: value for key, value in s3.env.items() if key in names}
+    arguments, env = lake.command_of(config, container, s3, bucket)
 
     def pod(number: int) -> int:
         """Run a pod that remembers nothing; return its exit code."""

@@ -511,26 +511,15 @@ def test_the_command_lines_of_the_deployment_run(lake: Lake, s3: Seaweed, bucket
     assert pod["terminationGracePeriodSeconds"] > TAKE_OVER
     (container,) = pod["containers"]
     folder = lake.shell.folder
-    password = lake.shell.write("password", lake.server.password)
-    address, text = re.sub(r":[^:@/]+@", "@", lake.to), config["data"]["rowfall.toml"]
-    for before, after in (
-        ("clickhouse://rowfall@clickhouse-rowfall:8123/default", address),
-        ("file:/secrets/password", f"file:{password}"),
-        ("s3://lake/", f"s3://{bucket}/"), ("http://s3:8333", s3.endpoint),
-    ):  # fmt: skip
-        assert before in text
-        text = text.replace(before, after)
-    path = lake.shell.write("config/rowfall.toml", text)
-    arguments = [str(path) if a == "/config/rowfall.toml" else a for a in container["args"]]
-    names = {one["name"] for one in container["env"]}
-    env = {key: value for key, value in s3.env.items() if key in names}
+    arguments, env = lake.command_of(config, container, s3, bucket)
     pods = [
         lake.shell.cli.start(*arguments, env=env | {"ROWFALL_HOME": str(folder / f"home{n}")})
         for n in range(2)
     ]
     s3.put(bucket, "orders/a.csv.gz", gzip.compress(b"id\n1\n2\n"))
     wait_until(lambda: _there(lake, "orders") == 2, LONG, "the first object")
-    status = lake.shell.ok("pipeline", "status", "orders", "--config", str(path), "--json").document
+    path = str(lake.shell.folder / "config/rowfall.toml")
+    status = lake.shell.ok("pipeline", "status", "orders", "--config", path, "--json").document
     first, second = sorted(pods, key=lambda one: one.pid != status["watcher"]["pid"])
     first.send_signal(signal.SIGKILL)
     s3.put(bucket, "orders/b.csv.gz", gzip.compress(b"id\n3\n"))

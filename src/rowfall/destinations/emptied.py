@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rowfall.contracts.session import Session
-from rowfall.core import units
-from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, without_salt
-from rowfall.core.options import ALL, LOAD, NONE
+from rowfall.core.options import ALL, NONE
 from rowfall.destinations import older_record
-from rowfall.destinations.questions import command_of
+from rowfall.destinations.questions import check_emptied_answer, emptied_table
 from rowfall.engines.database import Database, NoticesEmptied
 
 
@@ -39,14 +38,7 @@ def find(session: Session, database: Database, loaded: Collection[str]) -> Ledge
     count = sum(i in known or i in marks or whole in known for i, whole in ids)
     if not count or not database.is_emptied():
         return None
-    return LedgerError(
-        f"{units.counted(count, session.listing.unit)} of this load count as loaded, but the rows "
-        f"that were loaded into {session.table_text} are gone: it was emptied since (TRUNCATE), "
-        "and any rows that it holds came later",
-        hint="Say what is to count.\n"
-        f"The rows are missing: {command_of(session, LOAD, '--loaded', NONE)}\n"
-        f"They were removed on purpose: {command_of(session, LOAD, '--loaded', ALL)}",
-    )
+    return emptied_table(session, count, ", and any rows that it holds came later")
 
 
 def resolve(session: Session, database: Database, loaded: Collection[str]) -> bool:
@@ -63,11 +55,7 @@ def resolve(session: Session, database: Database, loaded: Collection[str]) -> bo
     answer = session.options.loaded
     if answer is None:
         raise found
-    if answer not in (ALL, NONE):
-        raise UsageError(
-            f"--loaded {answer} is no answer here: the record still counts rows that are gone",
-            hint=found.hint,
-        )
+    check_emptied_answer(answer, found)
     if answer == NONE:
         database.forget_all()
         older_record.forget(session, older_record.unconfirmed(session, database))

@@ -27,7 +27,6 @@ from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
 from rowfall.ledger import Ledger, target_key
-from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, loaded_in
@@ -157,7 +156,7 @@ class LakeTable(RecordedDatabase):
             key = target_key(target.database, target.table)
             alive = frozenset(
                 row.id for row in ledger.loads("WHERE state = 'running'")
-                if not has_ended(row.owner, ledger.path)
+                if ledger.runs(row)
             )  # fmt: skip
             if not dry:
                 end_open_commits(table, ledger, target, key, alive, emit)

@@ -28,7 +28,6 @@ from rowfall.destinations.database import open_database
 from rowfall.engines.base import Engine
 from rowfall.engines.database import FileTable, Result
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import has_ended
 from rowfall.sources.pipes import Streams
 from rowfall.systems.clickhouse.codes import TABLE_EXISTS, UNKNOWN_TABLE
 from rowfall.systems.clickhouse.embedded import QUERY, Embedded, FolderInUseError
@@ -233,7 +232,7 @@ def _load_first(target: Target) -> str:
 def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:
     """Return the error of a folder that is in use, with the load that uses it."""
     for row in ledger.loads("WHERE state = 'running'"):
-        if not has_ended(row.owner, ledger.path):
+        if ledger.runs(row):
             since = row.started[:16].replace("T", " ")
             what = f"load {row.id[:8]} of {row.source} runs since {since} UTC"
             return FolderInUseError(f"{error.message}: {what}", hint=error.hint)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rowfall.contracts.session import Session
-from rowfall.core import uri
-from rowfall.core.errors import LedgerError
-from rowfall.core.options import ADOPT, LOAD, command_line
+from rowfall.core import units, uri
+from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.options import ADOPT, ALL, LOAD, NONE, command_line
 
 
 def unrecorded_rows(session: Session, where: str, rows: str) -> LedgerError:
@@ -20,6 +20,36 @@ def unrecorded_rows(session: Session, where: str, rows: str) -> LedgerError:
         "table, so files that were loaded before would be loaded again",
         hint=answers(session, where),
     )
+
+
+def emptied_table(session: Session, count: int, also: str = "") -> LedgerError:
+    """Return the question what is to count of a table whose loaded rows are gone.
+
+    Args:
+        count: of the files, ranges or messages of this load that count as loaded.
+        also: a clause about rows that the table holds.
+    """
+    return LedgerError(
+        f"{units.counted(count, session.listing.unit)} of this load count as loaded, but the rows "
+        f"that were loaded into {session.table_text} are gone: it was emptied since (TRUNCATE)"
+        f"{also}",
+        hint="Say what is to count.\n"
+        f"The rows are missing: {command_of(session, LOAD, '--loaded', NONE)}\n"
+        f"They were removed on purpose: {command_of(session, LOAD, '--loaded', ALL)}",
+    )
+
+
+def check_emptied_answer(answer: str, question: LedgerError) -> None:
+    """Check that ``--loaded`` answers the question about an emptied table.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if answer not in (ALL, NONE):
+        raise UsageError(
+            f"--loaded {answer} is no answer here: the record still counts rows that are gone",
+            hint=question.hint,
+        )
 
 
 def answers(session: Session, where: str) -> str:

@@ -40,7 +40,6 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SplitRecord, SupportsGathering
 from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import Ledger, target_key
-from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
 from rowfall.plan.transport import choose_text_writer, pack_by_link
 from rowfall.plan.upserts import key_of
@@ -284,7 +283,7 @@ class TransactionalDatabase(RecordedDatabase):
             with closing(Ledger(target.ledger_path)) as ledger:
                 alive = {
                     row.id for row in ledger.loads("WHERE state = 'running'")
-                    if not has_ended(row.owner, ledger.path)
+                    if ledger.runs(row)
                 }  # fmt: skip
             found = [
                 Leftover("", name, load_id, rows, 0, False)

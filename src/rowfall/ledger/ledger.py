@@ -139,11 +139,7 @@ class Ledger:
     def unfinished(self, fingerprint: str) -> LoadRow | None:
         """Return the newest unfinished load of these sources that no living process works on."""
         for row in self.loads("WHERE fingerprint = ? AND state <> 'done'", fingerprint):
-            if (
-                row.state != "running"
-                or row.owner == leases.this_process()
-                or leases.has_ended(row.owner, self.path)
-            ):
+            if row.owner == leases.this_process() or not self.runs(row):
                 return row
         return None
 
@@ -189,10 +185,14 @@ class Ledger:
             )
             return taken.rowcount == 1
 
+    def runs(self, row: LoadRow) -> bool:
+        """Tell whether a load may still run: it has not ended, and nor has its process for sure."""
+        return row.state == "running" and not leases.has_ended(row.owner, self.path)
+
     def others_load(self, load_id: str, key: str) -> bool:
         """Tell whether another living process, or another load of this one, loads into a target."""
         rows = self.loads("WHERE into_table = ? AND state = 'running' AND id <> ?", key, load_id)
-        return any(not leases.has_ended(row.owner, self.path) for row in rows)
+        return any(map(self.runs, rows))
 
     def running_beside(self, load_id: str) -> LoadRow | None:
         """Return a load that another process of this machine runs now; None where there is none."""

@@ -13,7 +13,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.ledger import leases, target_key
+from rowfall.ledger import target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.publish.recover import open_journal, open_recovery
 from rowfall.publish.target_tables import OwnTable, TargetTables
@@ -110,8 +110,7 @@ def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> No
     loaded = _files(ledger.loaded(session.target_key))
     shadows = {_load_of(name) for name in found if _SHADOW.match(name)} | _beginnings(found)
     for row in ledger.loads("WHERE into_table = ?", session.target_key):
-        lives = row.state == "running" and not leases.has_ended(row.owner, ledger.path)
-        if row.id not in shadows or lives:
+        if row.id not in shadows or ledger.runs(row):
             continue
         key = target_key(session.target_key, row.id)
         gathered = _files(ledger.loaded(key))

@@ -30,9 +30,9 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.database import null_in_key
-from rowfall.ledger import Ledger, leases, target_key
+from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.ledger import REBUILT, LoadRow
+from rowfall.ledger.ledger import REBUILT
 from rowfall.publish.attach import Publisher
 from rowfall.publish.fence import POLL_SECONDS, renamed
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
@@ -502,7 +502,7 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool)
             names[load] = name
             known = ledger.table_uuid(rebuilt_key(key, load))
             row = rows.get(load)
-            lives = _lives(row, ledger)
+            lives = row is not None and ledger.runs(row)
             if not known or (lives and load != load_id):
                 continue
             rebuilt = Rebuilt(engine, ledger, database, table, load, key, name)
@@ -515,14 +515,8 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool)
         drop_rebuilt(engine, load_id)
     for load in names:
         row = rows.get(load)
-        if not _lives(row, ledger):
+        if row is None or not ledger.runs(row):
             drop_rebuilt(engine, load)
-
-
-def _lives(row: LoadRow | None, ledger: Ledger) -> bool:
-    if row is None or row.state != "running":
-        return False
-    return not leases.has_ended(row.owner, ledger.path)
 
 
 def drop_rebuilt(engine: Engine, load_id: str) -> None:

@@ -32,7 +32,7 @@ def workers_of(state: TeamState) -> tuple[WorkerReport, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SharedLoad:
-    """What a worker needs to know to join a load."""
+    """The load that a worker joins."""
 
     name: str
     sources: tuple[str, ...]

@@ -43,7 +43,7 @@ _ROUNDED = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class SheetRequest:
-    """What is asked of the child.
+    """The question to the child.
 
     Attributes:
         sheet: name or number from 1; "" for the only one that holds anything.
@@ -65,7 +65,7 @@ class SheetRequest:
 
 @dataclass(frozen=True, slots=True)
 class SheetFacts:
-    """What a sheet holds.
+    """The rows of a sheet.
 
     Attributes:
         names: of the columns; ``kinds``: of each how many values are of which kind.

@@ -139,8 +139,7 @@ def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _L
     committed: set[str] = set()
     for row in opened.ledger.loads():
         # One that gathers makes its shadow before it takes a lease.
-        running = row.state == "running" and row.owner != leases.this_process()
-        lives = running and not leases.has_ended(row.owner, opened.ledger.path)
+        lives = row.owner != leases.this_process() and opened.ledger.runs(row)
         (alive if lives else known).add(row.id)
     for database in {database for database, *_ in journals}:
         # One that gathers lives between its attempts, too.

@@ -22,6 +22,7 @@ from rowfall.destinations.clickhouse.loaded_state import (
     remembered,
 )
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
+from rowfall.destinations.questions import check_emptied_answer
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
@@ -146,11 +147,7 @@ class Doubts(ABC):
 
     def emptied(self, answer: str) -> None:
         """Answer where the rows of what counts as loaded were removed at once."""
-        if answer not in (ALL, NONE):
-            raise UsageError(
-                f"--loaded {answer} is no answer here: the record still counts rows that are gone",
-                hint=self._found.error.hint,
-            )
+        check_emptied_answer(answer, self._found.error)
         if answer == ALL:
             self._session.emit(Note("info", f"--loaded {ALL}: rows that were removed stay away"))
             return

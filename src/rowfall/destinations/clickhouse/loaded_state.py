@@ -16,11 +16,16 @@ from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.listing import MARK
-from rowfall.core.options import ALL, LOAD, NONE
+from rowfall.core.options import LOAD
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
-from rowfall.destinations.questions import answers, command_of, unrecorded_rows
+from rowfall.destinations.questions import (
+    answers,
+    command_of,
+    emptied_table,
+    unrecorded_rows,
+)
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
@@ -354,18 +359,9 @@ def _emptied(
     # By the parts: rows that a lightweight DELETE has marked are not gone at once.
     if any(_has_parts(w.engine, w.target.database, w.target.table) for w in session.writers):
         return None
-    text = (
-        f"{units.counted(count, session.listing.unit)} of this load count as loaded, but the rows "
-        f"that were loaded into {session.table_text} are gone: it was emptied since (TRUNCATE)"
-    )
-    hint = (
-        "Say what is to count.\n"
-        f"The rows are missing: {command_of(session, LOAD, '--loaded', NONE)}\n"
-        f"They were removed on purpose: {command_of(session, LOAD, '--loaded', ALL)}"
-    )
     return Contradiction(
         LedgerConflict.EMPTIED, memory.uuid, memory.uuid, session.target_key, frozenset(loaded),
-        LedgerError(text, hint=hint),
+        emptied_table(session, count),
     )  # fmt: skip
 
 

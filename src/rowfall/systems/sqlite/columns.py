@@ -1,4 +1,4 @@
-"""What a column holds: SQLite keeps any value in any column, whatever its type says.
+"""Find what a column holds: SQLite keeps any value in any column, whatever its type says.
 
 The declared type is believed where SQLite itself makes values fit it (integers, texts, floats).
 Dates, booleans, decimals and columns without a type are told by values from all over the table.
