@@ -94,9 +94,7 @@ def test_two_loads_use_one_folder(rowfall: Any, how: str, moment: str, without: 
     "where", ["{other}/{numbers}", "{boot}/pid:[1]"], ids=["boot", "container"]
 )
 @pytest.mark.parametrize("moment", ["commit", "publish"])
-def test_a_killed_load_goes_on_after_a_start_of_the_machine(
-    rowfall: Any, moment: str, where: str
-) -> None:
+def test_a_killed_load_goes_on_after_a_reboot(rowfall: Any, moment: str, where: str) -> None:
     """Or in a new container: the number of the process that was killed says nothing there."""
     folder = rowfall.cwd
     (folder / "in").mkdir()

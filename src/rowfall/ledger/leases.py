@@ -47,8 +47,8 @@ def has_ended(text: str, beside: Path | None = None) -> bool:
 
     Args:
         beside: the file in which it called itself so. On a file system that only this machine
-            writes to, it was a process of this machine before it was started anew: a power cut
-            leaves loads that have not ended themselves.
+            mounts, a process of another boot ran before this machine's last boot, and has ended: a
+            power cut leaves loads that say that they run.
     """
     where, number, started, *_ = (*text.split(" "), "", "", "")
     if not where or not machine_id():
@@ -58,10 +58,10 @@ def has_ended(text: str, beside: Path | None = None) -> bool:
     return beside is not None and _boot(where) != _boot(machine_id()) and not _shared(beside)
 
 
-def is_of_other_numbers(text: str, beside: Path) -> bool:
-    """Tell whether a process of this machine called itself so whose number says nothing here.
+def is_of_other_pid_namespace(text: str, beside: Path) -> bool:
+    """Tell whether a process of this machine called itself so under another boot or PID namespace.
 
-    It has run in another container, or before the machine was started anew.
+    So it ran in another container, or before the last boot, and its PID says nothing here.
     """
     where = text.partition(" ")[0]
     return bool(where and machine_id()) and where != machine_id() and not _shared(beside)

@@ -202,17 +202,17 @@ class Ledger:
                 return row
         return None
 
-    def end_lost(self, load_id: str) -> None:
-        """Record that loads have ended whose processes this one cannot ask for by their numbers.
+    def end_loads_of_other_containers(self, load_id: str) -> None:
+        """Record that loads of other containers, whose PIDs say nothing here, have ended.
 
-        They ran in other containers. Only for who has locked what this ledger is about: each of
-        them had it locked.
+        Only for the process that holds the lock of the folder with this ledger: each of them held
+        it while it ran.
 
         Args:
             load_id: of the load that has it locked now.
         """
         for row in self.loads("WHERE state = 'running' AND id <> ?", load_id):
-            if leases.is_of_other_numbers(row.owner, self.path):
+            if leases.is_of_other_pid_namespace(row.owner, self.path):
                 self.stopped_running(row.id)
 
     def stopped_running(self, load_id: str) -> None:

@@ -79,8 +79,8 @@ def judge(
     signs = [line for line in lines if line.owner == held.owner and line.event in (CLAIM, ALIVE)]
     last = max(signs, key=lambda line: line.number)
     idle = min(abs(line.idle) for line in signs)  # abs: a clock that has jumped back
-    # In a log of this machine, too, where it was started anew or the holder's container is gone:
-    # only of its own processes it tells which have ended.
+    # In a log of this machine, too, after a boot or where the holder's container is gone: PIDs tell
+    # only which processes of this boot and container have ended.
     elsewhere = not held.owner.startswith(f"{leases.machine_id()} ")
     silence = (shared or elsewhere) and idle > silent
     dead = held.owner != me and (leases.has_ended(held.owner) or silence)

@@ -260,7 +260,7 @@ def _busy(old: Manifest, folder: str) -> RowfallError | None:
     """Return the error where another process may still be writing this export; None if it ended."""
     if _lives(old.owner):
         return _in_use(old, folder)
-    # Files of this machine, before it was started anew.
+    # Where only this machine writes, an owner of another boot has ended.
     here = None if "://" in folder else Path(folder, "manifest")
     if old.owner.startswith(leases.this_process()) or leases.has_ended(old.owner, here):
         return None

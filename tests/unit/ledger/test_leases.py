@@ -1,4 +1,4 @@
-"""Who has ended: processes of this machine, of it before a start, and of others."""
+"""Which processes have ended: of this boot, of an earlier one, and of other machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTAINER = f"{BOOT}/pid:[1] 1 2"
 GONE = f"{leases.machine_id()} 999999999 1"
 
 
-def test_a_process_of_before_the_start_has_ended_where_nobody_else_writes(
+def test_a_process_of_an_earlier_boot_has_ended_where_nobody_else_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a"
@@ -30,7 +30,7 @@ def test_a_process_of_before_the_start_has_ended_where_nobody_else_writes(
     assert not leases.has_ended(EARLIER, tmp_path / "b")
 
 
-def test_numbers_of_containers_and_of_before_the_start_say_nothing_here(tmp_path: Path) -> None:
+def test_pids_of_other_containers_and_boots_say_nothing_here(tmp_path: Path) -> None:
     file = tmp_path / "a"
-    found = [leases.is_of_other_numbers(one, file) for one in (EARLIER, CONTAINER, GONE, "")]
+    found = [leases.is_of_other_pid_namespace(one, file) for one in (EARLIER, CONTAINER, GONE, "")]
     assert found == [True, True, False, False]

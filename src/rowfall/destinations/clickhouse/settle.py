@@ -109,7 +109,7 @@ def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
     """End the open attempts of a table that only this process uses, and whose ledger knows all."""
     session, ledger = load.session, load.ledger
     _check_alone(session, ledger, load)
-    ledger.end_lost(load.id)
+    ledger.end_loads_of_other_containers(load.id)
     if not session.options.replace:
         from rowfall.destinations.clickhouse.doubts import resolve_older
 
