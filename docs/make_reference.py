@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
+from rowfall.cli.command_names import COMMANDS
 from rowfall.cli.options import ALL_TOPICS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit

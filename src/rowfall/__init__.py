@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         EngineError,
         Interrupted,
         LedgerError,
-        LoadError,
         RowfallError,
         SourceError,
         TargetError,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     )
     from rowfall.core.model import Plan
     from rowfall.core.options import Options
-    from rowfall.core.results import Adopted, Report, Verification
+    from rowfall.core.results import Adopted, LoadError, Report, Verification
     from rowfall.core.tables import TablesPlan, TablesReport
     from rowfall.report.query_result import QueryResult
     from rowfall.run.read import RowReader

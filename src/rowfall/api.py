@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core import units
 from rowfall.core.config_files import find_files
-from rowfall.core.errors import LoadError, NothingFoundError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import NothingFoundError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Event, Listener, Note, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
@@ -43,7 +43,7 @@ from rowfall.core.options import (
     from_keywords,
     restored,
 )
-from rowfall.core.results import Report, Verification
+from rowfall.core.results import LoadError, Report, Verification
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import open_target, tuned
 from rowfall.telemetry.open import Watching, watched

@@ -34,6 +34,53 @@ def test_a_room_imports_what_it_says(room: str) -> None:
     assert names == imported(room)
 
 
+# Protocols of one room that name each other, and an attempt with the database that opens it.
+_CIRCLES = {
+    frozenset(f"contracts.{name}" for name in ("destination", "facts", "load", "session")),
+    frozenset(
+        f"systems.mysql.{name}" for name in ("database", "record", "replacing", "transaction")
+    ),
+    frozenset(f"systems.postgresql.{name}" for name in ("database", "transaction")),
+}
+
+
+def files_imported() -> dict[str, set[str]]:
+    """Return the files that each imports, also inside of functions and for type checking."""
+    paths = {
+        ".".join(p.relative_to(SRC.parent).with_suffix("").parts).removesuffix(".__init__"): p
+        for p in SRC.rglob("*.py")
+    }
+    found: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        arrows = found.setdefault(name.removeprefix("rowfall."), set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowfall."):
+                wanted = {f"{node.module}.{alias.name}" for alias in node.names}
+                arrows |= {
+                    (one if one in paths else str(node.module)).removeprefix("rowfall.")
+                    for one in wanted
+                }
+    return found
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    arrows = files_imported()
+    reached: dict[str, set[str]] = {}
+    for name in arrows:
+        todo, seen = list(arrows[name]), set[str]()
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                todo += arrows.get(at, ())
+        reached[name] = seen
+    circles = {
+        frozenset(other for other in reached[name] if name in reached.get(other, ()))
+        for name in arrows if name in reached[name] and arrows[name] - {name}
+    }  # fmt: skip
+    assert {one for one in circles if len(one) > 1} == _CIRCLES
+
+
 UNIT = Path(__file__).parents[1] / "unit"
 # Tests of benchmarks are of no room.
 TESTS = sorted(p.relative_to(UNIT) for p in UNIT.rglob("test_*.py") if p.parent.name != "bench")

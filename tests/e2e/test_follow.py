@@ -13,7 +13,8 @@ import pytest
 import rowfall
 from e2e.following import Follower, put
 from e2e.tools import Shell
-from rowfall.core.errors import LoadError, RowfallError, SourceError
+from rowfall.core.errors import RowfallError, SourceError
+from rowfall.core.results import LoadError
 from rowfall.run import follow, object_watch
 from rowfall.stores import file_walks
 

@@ -13,8 +13,8 @@ from lab.google import Google
 from lab.hdfs import Hdfs
 from lab.scripted import Asked, Reply, Scripted
 from lab.seaweed import Seaweed
+from rowfall.stores import buckets, http
 from rowfall.stores import hdfs as webhdfs
-from rowfall.stores import http, object_stores
 
 BUSY = Fault(status=429, headers={"Content-Type": "text/plain"}, body=b"slow down")
 # Longer than the client waits for an answer, see `hasty`.
@@ -28,10 +28,10 @@ FAULTS = {
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """One second in place of nine, and no tries of the client's own."""
-    options = {**object_stores.PATIENCE["client_options"], "timeout": "1s"}
-    tries = {**object_stores.PATIENCE["retry_config"], "max_retries": 0}
-    monkeypatch.setitem(object_stores.PATIENCE, "client_options", options)
-    monkeypatch.setitem(object_stores.PATIENCE, "retry_config", tries)
+    options = {**buckets.PATIENCE["client_options"], "timeout": "1s"}
+    tries = {**buckets.PATIENCE["retry_config"], "max_retries": 0}
+    monkeypatch.setitem(buckets.PATIENCE, "client_options", options)
+    monkeypatch.setitem(buckets.PATIENCE, "retry_config", tries)
     for client in (http, webhdfs):
         monkeypatch.setattr(client, "_TIMEOUT", 1.0)
 

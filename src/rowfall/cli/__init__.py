@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-COMMANDS = (
-    "load", "export", "worker", "run", "watch", "pipeline", "plan", "query", "status", "tables",
-    "report", "explain", "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config",
-    "doctor", "tune", "scale", "bench", "mcp", "install-decoder", "lab", "completion", "help",
-)  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 
 

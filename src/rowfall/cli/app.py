@@ -13,7 +13,7 @@ from importlib import import_module
 
 import click
 
-from rowfall.cli import COMMANDS
+from rowfall.cli.command_names import COMMANDS
 from rowfall.cli.options import GroupOfCommands, common_options
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, Interrupted, RowfallError

@@ -31,7 +31,7 @@ def words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def commands(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of commands."""
-    from rowfall.cli import COMMANDS
+    from rowfall.cli.command_names import COMMANDS
 
     return _begin(COMMANDS, incomplete)
 

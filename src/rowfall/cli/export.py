@@ -9,7 +9,8 @@ import click
 
 from rowfall.cli.options import command, complete, option, options_of, table_options
 from rowfall.cli.output import CommandOutput
-from rowfall.core.errors import LoadError, UsageError
+from rowfall.core.errors import UsageError
+from rowfall.core.results import LoadError
 
 # More than one table is meant by these.
 _SEVERAL = frozenset("*?[,")

@@ -17,8 +17,9 @@ from rowfall.cli.options import (
     table_options,
 )
 from rowfall.cli.output import CommandOutput
-from rowfall.core.errors import LoadError, UsageError
+from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
+from rowfall.core.results import LoadError
 
 if TYPE_CHECKING:
     from rowfall.cli.live import LiveLoad

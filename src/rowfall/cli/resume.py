@@ -6,8 +6,8 @@ import click
 
 from rowfall.cli.options import command, complete, target_option
 from rowfall.cli.output import CommandOutput
-from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
+from rowfall.core.results import LoadError
 
 
 @command

@@ -85,7 +85,7 @@ def run(
     flags = {name: (value, origin) for name, value, origin in _given(ctx)}
     if filled := params.parse(values["params"]):
         flags[PARAMS] = filled, Origin("flag", "--param")
-    params.check_known(project, wanted, filled)
+    project.check_params(wanted, filled)
     if dry_run:
         return _plans(output, project, wanted, flags, password)
     for name in wanted:  # all mistakes of the file, before anything begins

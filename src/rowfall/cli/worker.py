@@ -8,8 +8,9 @@ import click
 
 from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import CommandOutput
-from rowfall.core.errors import Exit, LoadError
+from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
+from rowfall.core.results import LoadError
 
 
 @command

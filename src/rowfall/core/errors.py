@@ -7,12 +7,9 @@ the hint is a sentence of its own. ``transient`` is decided where the error is r
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rowfall.core.patterns import regex
-
-if TYPE_CHECKING:
-    from rowfall.core.results import Report
 
 
 class Exit(IntEnum):
@@ -232,20 +229,6 @@ class HookError(RowfallError):
     """A hook of a load failed; the rows are as they are, loaded or not."""
 
     exit = Exit.HOOK
-
-
-class LoadError(RowfallError):
-    """Some files, or all of them, could not be loaded; the library raises it at the end of a load.
-
-    Attributes:
-        report: of the load, a :class:`rowfall.Report`; its ``failures`` say what and why.
-    """
-
-    exit = Exit.PARTIAL
-
-    def __init__(self, message: str, report: Report, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.report = report
 
 
 class Interrupted(RowfallError):

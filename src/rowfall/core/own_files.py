@@ -16,6 +16,8 @@ REJECTS_NAME = "rowfall-rejects.tsv"
 REJECTS_OF = "rowfall-rejects-"
 """Begins the name of such a file where many tables are loaded; the table follows."""
 MANIFEST_SUFFIX = ".rowfall"
+COPIES = "rowfall.query-"
+"""Begins the name of each copy of a data folder that another process has made to read it."""
 # What the embedded engine keeps in its folder, also where somebody has taken the ledger away.
 _ENGINE = frozenset({"metadata", "store", "status"})
 

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import Exit, RowfallError
 from rowfall.core.load_record import LoadRecord, PartSizes
 from rowfall.core.model import DeliveryForecast, Encoding, MergeWork
 from rowfall.core.steering import SteeringStep
@@ -644,3 +645,17 @@ class TargetTable:
     loads: int = 0
     last: str = ""
     source: str = ""
+
+
+class LoadError(RowfallError):
+    """Some files, or all of them, could not be loaded; the library raises it at the end of a load.
+
+    Attributes:
+        report: of the load, a :class:`rowfall.Report`; its ``failures`` say what and why.
+    """
+
+    exit = Exit.PARTIAL
+
+    def __init__(self, message: str, report: Report, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.report = report

@@ -26,7 +26,7 @@ from rowfall.core.s3_access import Access, Keys
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# A store that is away is an error after some 10 s, as with obstore (object_stores.PATIENCE).
+# A store that is away is an error after some 10 s, as with obstore (buckets.PATIENCE).
 _CONNECT, _TIMEOUT, _TRIES = 3, 9, 3
 # S3 takes 5 GiB in one request and 10,000 parts; four parts at once hold 64 MiB.
 PART_BYTES, MOST_PARTS, _PARTS_AT_ONCE = 16 << 20, 10_000, 4

@@ -19,7 +19,7 @@ from rowfall.core.option_values import from_value
 from rowfall.core.options import ANSWERS, FOLLOW, FOLLOW_ONLY, LOAD, Options, flags_of
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration
-from rowfall.project.references import check_address, check_password
+from rowfall.project.references import HOW, find_secret, is_reference
 from rowfall.project.values import HOOK_SECONDS, Hook
 
 CONNECTIONS, LOADS, PIPELINES, DEFAULTS = "connections", "loads", "pipelines", "defaults"
@@ -266,7 +266,7 @@ class ProjectFile:
                         "Pipe it into a load that is typed, or name a file.",
                     )  # fmt: skip
                 for each in texts:
-                    check_address(self, section, key, each)
+                    self._check_address(section, key, each)
             if key == PARAMS:
                 for each in texts:
                     if not WORD.fullmatch(each):
@@ -279,11 +279,22 @@ class ProjectFile:
         if not isinstance(value, str) or not value:
             says = "is no text" if key == PASSWORD else f"= {_shown(value)}: it is a text"
             raise self.wrong(section, key, says)
-        if key == PASSWORD:
-            check_password(self, section, key, value)
+        if key == PASSWORD and not is_reference(value):
+            raise self._holds_secret(section, key, "the password itself")
         if key in (URI, TO):
-            check_address(self, section, key, value)
+            self._check_address(section, key, value)
         return value
+
+    def _check_address(self, section: Section, key: str, address: str) -> None:
+        if what := find_secret(address):
+            raise self._holds_secret(section, key, f"a secret: {what}")
+
+    def _holds_secret(self, section: Section, key: str, what: str) -> UsageError:
+        """Return the error about a secret in the file, which it does not repeat."""
+        variable = f"{(section.name or 'rowfall').upper().replace('-', '_')}_PASSWORD"
+        return self.wrong(
+            section, key, f"holds {what}", f"This file is copied and shown. {HOW.format(variable)}"
+        )
 
     def _hooks(self, section: Section, key: str, value: Any) -> tuple[Hook, ...]:
         some = value if isinstance(value, list) else [value]

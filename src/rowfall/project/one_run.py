@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowfall.core.errors import Exit, Interrupted, LoadError, RowfallError
+from rowfall.core.errors import Exit, Interrupted, RowfallError
+from rowfall.core.results import LoadError
 from rowfall.core.run_results import (
     DONE,
     FAILED,

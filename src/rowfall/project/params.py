@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowfall.core.errors import UsageError
-from rowfall.core.nearest import did_you_mean
 from rowfall.core.patterns import regex
 from rowfall.project.file import PARAMS, WORD, ProjectFile, Section
 from rowfall.project.values import Hook, Origin
-
-if TYPE_CHECKING:
-    from rowfall.project.project import Project
 
 # A value becomes part of paths, of patterns and of SQL between quotes: nothing that means something
 # there may stand in it. ``..`` would lead out of the folder that the file names, and what begins
@@ -83,28 +79,3 @@ def check_given(file: ProjectFile, section: Section, values: Mapping[str, str]) 
                 section, PARAMS, f"has {name}, and no value is given for it",
                 f"Give one: rowfall run {section.name} --param {name}=VALUE",
             )  # fmt: skip
-
-
-def check_known(project: Project, loads: Sequence[str], values: Mapping[str, str]) -> None:
-    """Check that a load takes each parameter that is given, and gets each that it takes.
-
-    Raises:
-        UsageError: none takes it, or a value is missing.
-    """
-    known: list[str] = []
-    for load in loads:
-        found = project.find("loads", load)
-        if found is not None:
-            check_given(*found, values)
-            known += found[1].values.get(PARAMS, ())
-    for name in values:
-        if name not in known:
-            there = f"There are: {', '.join(dict.fromkeys(known))}."
-            if not known:
-                there = (
-                    f'Write params = ["{name}"] below [loads.{loads[0]}], {{{name}}} into source.'
-                )
-            raise UsageError(
-                f"--param {name}: {', '.join(loads)} has no parameter of that name",
-                hint=did_you_mean(name, known) + there,
-            )

@@ -252,6 +252,29 @@ class Project:
         described = None if connection is None else self.described_connection(connection)
         return Assembled(file, section, values, described)
 
+    def check_params(self, loads: Sequence[str], values: Mapping[str, str]) -> None:
+        """Check that a load takes each parameter that is given, and gets each that it takes.
+
+        Raises:
+            UsageError: none takes it, or a value is missing.
+        """
+        known: list[str] = []
+        for load in loads:
+            found = self.find("loads", load)
+            if found is not None:
+                params.check_given(*found, values)
+                known += found[1].values.get(PARAMS, ())
+        for name in values:
+            if name not in known:
+                there = f"There are: {', '.join(dict.fromkeys(known))}."
+                if not known:
+                    section = f"[loads.{loads[0]}]"
+                    there = f'Write params = ["{name}"] below {section}, {{{name}}} into source.'
+                raise UsageError(
+                    f"--param {name}: {', '.join(loads)} has no parameter of that name",
+                    hint=did_you_mean(name, known) + there,
+                )
+
     def order(self, names: Sequence[str]) -> list[str]:
         """Return loads and all that they need, each behind what it needs.
 

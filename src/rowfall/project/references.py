@@ -12,16 +12,12 @@ import shlex
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from rowfall.core import uri
 from rowfall.core.errors import UsageError, headline
 from rowfall.core.masked import Secret, is_shown
 from rowfall.core.patterns import regex
-
-if TYPE_CHECKING:
-    from rowfall.project.file import ProjectFile, Section
 
 REFERENCE = r"(env|file|cmd):.+"
 """Pattern of a reference."""
@@ -32,34 +28,17 @@ _USER = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
 COMMAND_SECONDS = 60
 # A secret is a line; whoever names a large file has named the wrong one.
 MOST_BYTES = 64 << 10
-_HOW = 'Write env:NAME, file:PATH or cmd:PROGRAM in its place, as in password = "env:{}".'
+HOW = 'Write env:NAME, file:PATH or cmd:PROGRAM in its place, as in password = "env:{}".'
 
 
-def check_password(file: ProjectFile, section: Section, key: str, value: str) -> None:
-    """Check that a password is a reference.
-
-    Raises:
-        UsageError: it stands there itself; the error does not repeat it.
-    """
-    if not _REFERENCE.fullmatch(value):
-        raise file.wrong(
-            section, key, "holds the password itself",
-            f"This file is copied and shown. {_HOW.format(_variable(section))}",
-        )  # fmt: skip
+def is_reference(text: str) -> bool:
+    """Return whether a text names where a secret is kept."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
-def check_address(file: ProjectFile, section: Section, key: str, text: str) -> None:
-    """Check that an address holds no secret but references.
-
-    Raises:
-        UsageError: it holds one; the error does not repeat it.
-    """
-    for what, value in _secrets(text):
-        if not _REFERENCE.fullmatch(value):
-            raise file.wrong(
-                section, key, f"holds a secret: {what}",
-                f"This file is copied and shown. {_HOW.format(_variable(section))}",
-            )  # fmt: skip
+def find_secret(address: str) -> str:
+    """Return what part of an address holds a secret itself; "" where all of them are references."""
+    return next((what for what, value in _secrets(address) if not is_reference(value)), "")
 
 
 def resolve_address(text: str, folder: Path, where: str) -> tuple[str, Secret | None]:
@@ -205,8 +184,3 @@ def _secrets(text: str) -> list[tuple[str, str]]:
             if value and (hidden or _REFERENCE.fullmatch(secret)):
                 found.append((f"the parameter {name}", secret))
     return found
-
-
-def _variable(section: Section) -> str:
-    """Return a name for the variable of a connection's password."""
-    return f"{(section.name or 'rowfall').upper().replace('-', '_')}_PASSWORD"

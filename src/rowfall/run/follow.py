@@ -14,13 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import Protocol
 
 from rowfall.contracts.following import AfterFailure, FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.after import NOTHING
-from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
     Interrupted,
@@ -35,19 +33,13 @@ from rowfall.core.listing import Listing
 from rowfall.core.options import IGNORE, LOAD, Options
 from rowfall.core.results import Failure, Report
 from rowfall.core.units import parse_duration, parse_size
+from rowfall.run.feeds import BATCH_SECONDS, POLL_SECONDS, Batch, Feed, WholeFeed, pause
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
 from rowfall.sources.base import ByCursor, Continued, KeptInTables, ListedSource, Snapshotted
 
-# The brokers are asked so often whether there is something new: three small requests.
-POLL_SECONDS = 0.5
-# A batch of a topic begins so long after its first message was seen, or with so many messages: a
-# batch costs 0.3 to 1 second besides its rows, and one part for each partition of the table.
-BATCH_SECONDS = 2.0
 BATCH_ROWS = 500_000
-# Bytes of objects in a batch: what is loaded again after a crash, and minutes of a slow machine.
-BATCH_BYTES = 1 << 30
 # Between tries while brokers, a store or the target are away; longer each time, up to the second.
 AWAY_SECONDS, MOST_AWAY = 2.0, 30.0
 # While something is away that is said so often.
@@ -64,99 +56,6 @@ _SUMS = frozenset((
     "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
 ))  # fmt: skip
 _RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What the next load brings in.
-
-    Attributes:
-        session: with the listing of the batch; how it is encoded is found out with the load.
-        known: ids of its splits that are loaded; None where everything has to be asked.
-        names: of its objects, with their versions; none of a topic.
-    """
-
-    session: Session
-    known: frozenset[str] | None
-    names: tuple[tuple[str, str], ...] = ()
-
-
-class Feed(Protocol):
-    """Finds what is new in a source, and remembers what was done about it.
-
-    Attributes:
-        splits: a batch that fails as a whole can be cut into smaller ones.
-    """
-
-    splits: bool
-
-    def next(self) -> Batch | None:
-        """Return the next batch; None where none has to begin now.
-
-        Raises:
-            RowfallError: source or record do not answer.
-        """
-
-    def wait(self, control: FollowControl) -> None:
-        """Wait until it is worth asking again."""
-
-    def lag(self) -> Lag:
-        """Return what is found and not loaded."""
-
-    def loaded(
-        self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
-    ) -> list[Failure]:
-        """Note that a batch has ended; files that failed for a passing reason are tried later.
-
-        Args:
-            known: as :func:`rowfall.run.load.run_next` returns it.
-
-        Returns:
-            The other failures.
-
-        Raises:
-            SourceError: the source is away, so that nobody knows which of them last.
-        """
-
-    def tired(self) -> list[tuple[Failure, str]]:
-        """Return, once, files that have failed for too long, each with its version."""
-
-    def give_up(self, failure: Failure) -> None:
-        """Try a file no more."""
-
-    def retry(self, names: set[str]) -> None:
-        """Try files again that were given up."""
-
-    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
-        """Take a batch back that has failed as a whole, to try less of it at once.
-
-        Returns:
-            The failure of its only file, where it has only one.
-        """
-
-    def begin_anew(self, error: RowfallError) -> None:
-        """Go on after source or target were away: nothing is known any more."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-
-class WholeFeed:
-    """A base of feeds whose batches are loaded as a whole: one that fails ends the command."""
-
-    splits = False
-
-    def tired(self) -> list[tuple[Failure, str]]:
-        return []
-
-    def give_up(self, failure: Failure) -> None:
-        """Do nothing: no file is tried again by itself."""
-
-    def retry(self, names: set[str]) -> None:
-        """Do nothing: no file was given up."""
-
-    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
-        raise error
 
 
 def check_follow(session: Session) -> None:
@@ -220,13 +119,6 @@ def check_options(options: Options) -> None:
             f"--marker {options.marker} is not the name of an object in the same folder",
             hint="Give --marker '{name}.done', or --marker _SUCCESS",
         )
-
-
-def pause(text: str | None, default: float) -> float:
-    """Return the seconds of a duration that may be 0."""
-    if text is None:
-        return default
-    return 0.0 if text.strip() in ("0", "0s") else parse_duration(text)
 
 
 def follow(

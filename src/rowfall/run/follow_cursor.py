@@ -10,7 +10,7 @@ from rowfall.contracts.following import FollowControl
 from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
-from rowfall.run.follow import Batch
+from rowfall.run.feeds import Batch
 from rowfall.run.follow_snapshots import NewestFeed
 from rowfall.sources import open_source
 from rowfall.sources.base import ByCursor, Source, Streamed

@@ -14,7 +14,7 @@ from rowfall.core.listing import CUT_LEAST, MARK, Listing, split_id
 from rowfall.core.options import IGNORE
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.run.follow import BATCH_BYTES, BATCH_SECONDS, POLL_SECONDS, Batch, pause
+from rowfall.run.feeds import BATCH_BYTES, BATCH_SECONDS, POLL_SECONDS, Batch, pause
 from rowfall.run.object_watch import ObjectWatch, WatchRules
 from rowfall.sources.base import ListedObject, ListedSource
 

@@ -10,7 +10,7 @@ from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration
-from rowfall.run.follow import Batch, WholeFeed
+from rowfall.run.feeds import Batch, WholeFeed
 from rowfall.sources import open_source
 from rowfall.sources.base import Snapshotted, Streamed
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rowfall.core import extras, units, uri
 from rowfall.core.arrow_channel import ArrowChannel
-from rowfall.core.errors import LoadError, RowfallError, UsageError
+from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event, Listener, LoadPlanned, SplitFailed
 from rowfall.core.patterns import regex
-from rowfall.core.results import Failure, Report
+from rowfall.core.results import Failure, LoadError, Report
 from rowfall.core.signals import stopped_by
 from rowfall.run.session import Request, open_session
 from rowfall.targets.arrow_stream import TEXT, ArrowStream

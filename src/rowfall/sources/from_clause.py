@@ -252,7 +252,7 @@ All calls of a statement have their readers open at once, with buffers of their 
 """
 OTHER_ETAG = '"rowfall-asks-whether-this-is-refused"'
 """The ETag of no object: a server that answers a request for it does not look at If-Match."""
-# What object_stores.version_of gives without an ETag. Those of S3 may end with a number of parts,
+# What buckets.version_of gives without an ETag. Those of S3 may end with a number of parts,
 # which has five digits at most.
 _TIMED = regex(r"\d+-\d{6,}")
 

@@ -24,7 +24,8 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, StoredObject, UrlStoreSource
+from rowfall.stores.buckets import PATIENCE, SIGNED, Bucket, StoredObject
+from rowfall.stores.object_stores import UrlStoreSource
 from rowfall.stores.objects import changed_while_read
 
 

@@ -21,7 +21,7 @@ from rowfall.core.listing import Split
 from rowfall.stores import globs
 
 if TYPE_CHECKING:
-    from rowfall.stores.object_stores import Bucket, StoredObject
+    from rowfall.stores.buckets import Bucket, StoredObject
 
 
 def folder_of(patterns: Iterable[str], name: str) -> str:

@@ -22,7 +22,8 @@ from rowfall.core.options import Options
 from rowfall.core.s3_access import Access, Keys
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
+from rowfall.stores.buckets import PATIENCE, SIGNED, Bucket
+from rowfall.stores.object_stores import UrlStoreSource
 from rowfall.stores.s3 import S3, S3Bucket
 
 _HOW_TO_NAME = (

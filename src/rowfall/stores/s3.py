@@ -20,15 +20,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.stores.object_stores import (
-    CHUNK,
-    PATIENCE,
-    SIGNED,
-    Bucket,
-    StoredObject,
-    StoreSource,
-    stored_object,
-)  # fmt: skip
+from rowfall.stores.buckets import CHUNK, PATIENCE, SIGNED, Bucket, StoredObject, stored_object
+from rowfall.stores.object_stores import StoreSource
 from rowfall.stores.objects import changed_while_read, largest
 from rowfall.stores.s3_clients import open_store
 

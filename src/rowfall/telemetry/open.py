@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import LoadError, RowfallError
+from rowfall.core.errors import RowfallError
 from rowfall.core.events import Event, Listener, Note, RunEnded, one_at_a_time
+from rowfall.core.results import LoadError
 
 if TYPE_CHECKING:
     from rowfall.telemetry.figures import Figures

@@ -53,12 +53,12 @@ def test_a_load_without_a_value_does_not_begin(folder: Path) -> None:
 
 def test_names_that_no_load_has(folder: Path) -> None:
     project = find_project()
-    params.check_known(project, ["events", "others"], {"day": "1", "part": "2"})
+    project.check_params(["events", "others"], {"day": "1", "part": "2"})
     with pytest.raises(UsageError, match="--param dya: events has no parameter") as e:
-        params.check_known(project, ["events"], {"day": "1", "part": "2", "dya": "3"})
+        project.check_params(["events"], {"day": "1", "part": "2", "dya": "3"})
     assert "Did you mean day?" in str(e.value.hint)
     with pytest.raises(UsageError, match="others has no parameter") as e:
-        params.check_known(project, ["others"], {"day": "1"})
+        project.check_params(["others"], {"day": "1"})
     assert 'params = ["day"] below [loads.others]' in str(e.value.hint)
 
 

@@ -13,7 +13,7 @@ from botocore.credentials import Credentials
 from rowfall.core.masked import Secret
 from rowfall.core.s3_access import Access, Keys, base_url
 from rowfall.core.uri import encode
-from rowfall.stores.object_stores import SIGNED
+from rowfall.stores.buckets import SIGNED
 from rowfall.stores.s3 import S3Bucket
 
 TOKENS = [None, "FwoGZXIvYXdzE+/=token"]

@@ -142,9 +142,9 @@ class ClickHouseTables(BaseDestination):
         return found.error if found is not None else None
 
     def is_older(self, session: Session) -> bool:
-        from rowfall.destinations.clickhouse.record import record_of
+        from rowfall.destinations.clickhouse.loaded_state import find_older_ledger
 
-        return record_of(session).find_older() is not None
+        return find_older_ledger(session) is not None
 
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         """Ask the first writer."""

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError, headline
-from rowfall.core.events import Note
-from rowfall.core.model import ColumnChange, Plan, Statement
+from rowfall.core.model import ColumnChange, Statement
 from rowfall.core.options import ADD
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.engines.base import Engine
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.types.wider_types import lossless
@@ -28,18 +26,6 @@ if TYPE_CHECKING:
 
 # How often another load that alters the table at the same moment is let by.
 _MOST_TRIES = 3
-
-
-def alter_target(session: Session, plan: Plan) -> None:
-    """Alter the table as the plan says, on all nodes of a cluster.
-
-    Raises:
-        TargetError: the engine refuses, or somebody else has given a column another type since
-            the plan was made.
-    """
-    nodes_of(session).alter(plan.schema.fit.changes)
-    if plan.schema.fit.text:
-        session.emit(Note("info", f"{session.table_text}: {plan.schema.fit.text}"))
 
 
 def alter_table(session: Session, changes: Sequence[ColumnChange]) -> None:

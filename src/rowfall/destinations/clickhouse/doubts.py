@@ -19,6 +19,7 @@ from rowfall.destinations.clickhouse.loaded_state import (
     Contradiction,
     LedgerConflict,
     find_contradiction,
+    find_older_ledger,
     remembered,
 )
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
@@ -61,7 +62,8 @@ def resolve(
         return memory
     if answer is None:
         raise found.error
-    doubts = record_of(session).doubts(ledger, load_id, found)
+    answers = LedgerDoubts if record_of(session).alone else JournalDoubts
+    doubts: Doubts = answers(session, ledger, load_id, found)
     {
         LedgerConflict.RESTORED_BACKUP: doubts.set_back,
         LedgerConflict.OTHER_TABLE: doubts.other_table,
@@ -78,7 +80,7 @@ def resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:
     Raises:
         LedgerError: it is, and nobody has.
     """
-    found = record_of(session).find_older()
+    found = find_older_ledger(session)
     if found is None:
         return
     if not session.options.force_append:

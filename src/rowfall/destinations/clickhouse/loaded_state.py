@@ -118,10 +118,9 @@ def find_contradiction(
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
-    record = record_of(session, found)
-    if (older := record.find_older()) is not None:
+    if (older := find_older_ledger(session)) is not None:
         return older
-    journal = record.journal() if memory.journal is not None else None
+    journal = record_of(session, found).journal() if memory.journal is not None else None
     loads = journal.table_loads() if journal is not None else []
     return (
         _other_table(session, memory, loads)
@@ -273,8 +272,8 @@ def find_older_ledger(session: Session) -> Contradiction | None:
     The mark beside the rows is written before they become visible, and the ledger has what it may
     say: one that was put back from a copy has not, however parts were merged since.
     """
-    ledger, first = session.ledger, session.first_target
-    if ledger is None:
+    ledger, first, record = session.ledger, session.first_target, record_of(session)
+    if ledger is None or not record.alone:
         return None
     uuid = table_uuid(session.engine, first.database, first.table)
     if not uuid or ledger.table_uuid(session.target_key) != uuid:
@@ -282,7 +281,7 @@ def find_older_ledger(session: Session) -> Contradiction | None:
     mark = session.engine.marked(uuid)
     if mark in ledger.expected_marks(uuid):
         return None
-    hint = answers(session, record_of(session).text)
+    hint = answers(session, record.text)
     if mark and not ledger.attempt_state(mark.removesuffix("?")):
         what = (
             f"the rows of {session.table_text} were loaded up to {mark}, of which the ledger "

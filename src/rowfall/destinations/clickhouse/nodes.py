@@ -273,7 +273,7 @@ class ClusterNodes:
         return tables.database, tables.table
 
     def wait_for_replicas(self, emit: Listener) -> None:
-        from rowfall.destinations.clickhouse.finish import wait_for_replicas
+        from rowfall.destinations.clickhouse.replicas import wait_for_replicas
 
         wait_for_replicas(self._shards, emit)
 

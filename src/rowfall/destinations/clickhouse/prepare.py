@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
 
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-from rowfall.contracts.session import Writer
-from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.contracts.session import Session, Writer
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.events import Note
 from rowfall.core.model import BUILD, Plan
-from rowfall.destinations.clickhouse.alter import alter_target
+from rowfall.destinations.clickhouse.load_tables import LoadTables
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import remember_made
 from rowfall.destinations.clickhouse.record import record_of
@@ -26,42 +23,19 @@ from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.merges import Merges
-from rowfall.publish.recover import Recovery, open_recovery
+from rowfall.publish.recover import open_recovery
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
-from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging, views
-from rowfall.systems.clickhouse.codes import GONE
 from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
 
-if TYPE_CHECKING:
-    pass
 
+class PreparedTables(LoadTables):
+    """Tables that take the attempts of a load."""
 
-@dataclass(frozen=True, slots=True)
-class PreparedTables:
-    """Tables of a load and the leases that guard it.
-
-    Attributes:
-        leases: of the splits, where attempts are published; ``recovery`` ends those of dead
-            processes, None where nobody else can have died.
-        whole: the same for the target of a load that gathers in a shadow.
-        together: a sharding key says on which writer each row belongs, so that each attempt is
-            staged on all of them.
-    """
-
-    load: LoadRun
-    settled: Settled
-    tables: TargetTables
-    shadow: Shadow | None = None
-    writers: tuple[TableWriter, ...] = ()
-    leases: Leases = field(default_factory=NoLeases)
-    recovery: Recovery | None = None
-    whole: Leases = field(default_factory=NoLeases)
-    whole_recovery: Recovery | None = None
-    together: bool = False
+    __slots__ = ()
 
     def pull(self, plan: Plan) -> Done | None:
         return None  # servers pull by attempts
@@ -70,33 +44,6 @@ class PreparedTables:
         from rowfall.deliver.route import open_delivery  # 5 ms, used when tables are made
 
         return open_delivery(self.load.session, facts, plan, writer)
-
-    @contextmanager
-    def leased(self) -> Iterator[None]:
-        """Renew the leases until the load has ended."""
-        with ExitStack() as stack:
-            for leases in (self.leases, self.whole):
-                if isinstance(leases, Journal):
-                    stack.enter_context(leases)
-            yield
-
-    def receiver(self, given: Receiving) -> TableReceiver:
-        """Return the receiver that stages attempts on one writer, or on all of them together."""
-        own, writers = given.writer.number, self.writers
-        if not self.together:
-            own, writers = 0, (writers[own],)
-        return TableReceiver(
-            given, self.leases, self.recovery, writers, own, together=self.together
-        )
-
-    def cause(self, error: RowfallError) -> RowfallError:
-        """Return the error to report: that the target is gone, where this caused ``error``."""
-        if isinstance(error, EngineError) and error.code in GONE:
-            try:
-                self.tables.check()
-            except RowfallError as gone:
-                return gone
-        return error
 
     def finish(self, plan: Plan, done: Done) -> Finished:
         """Make a gathered load visible, and wait for what ``--wait`` names."""
@@ -117,7 +64,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     nodes_of(session).create(load, settled.table, plan)
     tables = TargetTables(session, ledger)
     if not session.options.replace:
-        alter_target(session, plan)
+        _alter_target(session, plan)
     # Asked anew: the tables have just been made or altered, and while the source was surveyed
     # somebody may have put another one in the place of the one that was settled.
     found = tuple(
@@ -146,6 +93,18 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     prepared = _open_leases(replace(prepared, writers=writers), found[0])
     add_splits(load, plan)
     return prepared
+
+
+def _alter_target(session: Session, plan: Plan) -> None:
+    """Alter the table as the plan says, on all nodes of a cluster.
+
+    Raises:
+        TargetError: the engine refuses, or somebody else has given a column another type since
+            the plan was made.
+    """
+    nodes_of(session).alter(plan.schema.fit.changes)
+    if plan.schema.fit.text:
+        session.emit(Note("info", f"{session.table_text}: {plan.schema.fit.text}"))
 
 
 def _table_writer(

@@ -8,7 +8,7 @@ who load into them read and write. Nothing else asks which of the two it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rowfall.contracts.load import LoadRun
 from rowfall.contracts.session import Session
@@ -30,10 +30,6 @@ from rowfall.publish.recover import (
 from rowfall.publish.shadow import shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.systems.clickhouse.staging import CatalogueTables
-
-if TYPE_CHECKING:
-    from rowfall.destinations.clickhouse.doubts import Doubts
-    from rowfall.destinations.clickhouse.loaded_state import Contradiction
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +73,12 @@ class Record(Protocol):
 
     Attributes:
         text: its place, for people. ``knows``: "what ... knows", for people.
+        alone: nobody else uses the tables, so the ledger knows everything about them.
     """
 
     text: str
     knows: str
+    alone: bool
 
     # --- what it says -----------------------------------------------------------------------------
 
@@ -120,13 +118,7 @@ class Record(Protocol):
     def count(self, rows: int) -> str:
         """Return a clause with the rows that it counts, of ``rows`` that a journal has."""
 
-    def find_older(self) -> Contradiction | None:
-        """Return a contradiction where the ledger does not know who has loaded last."""
-
     # --- a load -----------------------------------------------------------------------------------
-
-    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
-        """End what is open in a table that nobody else can use."""
 
     def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
         """End what dead processes have begun in a table that others use; then follow its record.
@@ -168,14 +160,12 @@ class Record(Protocol):
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         """Record splits as loaded by a load that has brought nothing."""
 
-    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
-        """Return the object that carries out the user's answer to a contradiction."""
-
 
 class LedgerRecord:
     """The record of a folder is its ledger."""
 
     knows = "what the ledger knows"
+    alone = True
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -221,21 +211,11 @@ class LedgerRecord:
     def count(self, rows: int) -> str:
         return ""
 
-    def find_older(self) -> Contradiction | None:
-        from rowfall.destinations.clickhouse.loaded_state import find_older_ledger
-
-        return find_older_ledger(self._session)
-
-    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
-        from rowfall.destinations.clickhouse.settle import settle_folder
-
-        settle_folder(load, answer)
-
     def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
-        """Do nothing: :meth:`settle_alone` has ended all."""
+        """Do nothing: all that was open in the folder has been ended."""
 
     def table_gone(self, load: LoadRun, uuid: str) -> None:
-        """Do nothing: :meth:`settle_alone` has ended all."""
+        """Do nothing: all that was open in the folder has been ended."""
 
     def confirms(self, load: LoadRun) -> bool:
         return True
@@ -269,16 +249,12 @@ class LedgerRecord:
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         """Do nothing: the caller writes them into the ledger."""
 
-    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
-        from rowfall.destinations.clickhouse.doubts import LedgerDoubts
-
-        return LedgerDoubts(self._session, ledger, load_id, found)
-
 
 class JournalRecord:
     """The record of a table of servers is a journal beside it; the ledger only follows."""
 
     knows = "what the journal knows"
+    alone = False
 
     def __init__(self, session: Session, found: CatalogueTables | None = None) -> None:
         self._session, self._found = session, found
@@ -333,12 +309,6 @@ class JournalRecord:
 
     def count(self, rows: int) -> str:
         return f", those in the journal {rows:,}"
-
-    def find_older(self) -> Contradiction | None:
-        return None
-
-    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
-        """Do nothing: others use the table, too."""
 
     def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
         ledger = load.ledger
@@ -399,11 +369,6 @@ class JournalRecord:
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
         self._of(uuid, load_id).keep(load_id, [*marks, *(split.id for split in splits)], 0)
-
-    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
-        from rowfall.destinations.clickhouse.doubts import JournalDoubts
-
-        return JournalDoubts(self._session, ledger, load_id, found)
 
     def _there(self, journal: Journal) -> bool:
         """Return whether the journal exists; once made, it is never removed."""

@@ -67,7 +67,8 @@ def settle(load: LoadRun) -> Settled:
     found = target_catalogue(session)
     if nodes_of(session).settle_upserts(load, found):
         found = target_catalogue(session)
-    record_of(session).settle_alone(load, answer)
+    if record_of(session).alone:
+        settle_folder(load, answer)
     TargetTables(session, ledger).check_together()
     table, replaced = session.first_target.table, False
     if session.options.replace and shadow is not None:

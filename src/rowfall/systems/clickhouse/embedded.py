@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core import disk, extras, units
+from rowfall.core import disk, extras, own_files, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     EngineError,
@@ -78,8 +78,6 @@ QUERY, PLAN = "query", "plan"
 """The holder that only reads a folder; see :func:`take_folder`."""
 _OF_ENGINE = ("metadata", "store")
 """Folders of the engine in a data folder, without which there is no table in it."""
-COPIES = "rowfall.query-"
-"""Begins the name of each copy of the folder that another process has made to read it."""
 # The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
 # the kernel is still writing out its memory.
 ORPHAN_SECONDS = 15.0
@@ -785,7 +783,7 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
     said = f"{os.getpid()} {os.urandom(8).hex()} {reads}".strip().encode()
     os.ftruncate(lock, 0)
     os.pwrite(lock, said, 0)
-    if any(folder.glob(f"{COPIES}*")):
+    if any(folder.glob(f"{own_files.COPIES}*")):
         from rowfall.systems.clickhouse.snapshot import remove_stale  # 5 ms that others save
 
         remove_stale(folder)

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rowfall.core.errors import TargetError
-from rowfall.systems.clickhouse.embedded import COPIES
+from rowfall.core.own_files import COPIES
 
 _FOLDERS = ("metadata", "data", "store")
 # What an engine makes or removes at this moment, and what it does not show.

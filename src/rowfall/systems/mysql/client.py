@@ -15,6 +15,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import Secret, redact
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.patterns import regex
+from rowfall.systems.mysql.session import FILE_REJECTED, open_session
 
 PORT, PASSWORD_VARIABLE, PARAMETERS = 3306, "MYSQL_PWD", ("ssl_ca", "socket")
 """Of addresses: the port without one, where a password is looked for, and what a URI may add."""
@@ -44,8 +45,6 @@ LOGIN, NO_DATABASE, NO_TABLE = (1045, 1698, 1862), (1049, 1044), (1146, 1051)
 NO_RIGHT = (1142, 1143, 1370, 1227)
 NO_FILES = (1148, 3948, 4166)
 """LOAD DATA LOCAL is switched off."""
-FILE_REJECTED = 2068
-"""The server asks for a file that no statement names; a number of the client library of MySQL."""
 READ_ONLY = (1290, 1836)
 FULL = (1021, 1041, 1114, 3675)
 SYNTAX = (1064, 1072, 1170, 1503, 1286)
@@ -204,8 +203,6 @@ def connect(login: Login, *, sends: bool = False, packed: bool = False) -> Any:
         OSError: it is not reached.
         RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
     """
-    from rowfall.systems.mysql.session import open_session
-
     parts = {
         "host": login.host, "port": login.port, "user": login.user or None,
         "database": login.database, "charset": "utf8mb4", "autocommit": True,

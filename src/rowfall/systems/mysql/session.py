@@ -26,11 +26,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from rowfall.systems.mysql.client import FILE_REJECTED
 from rowfall.systems.mysql.packed import Packed
 
 CONNECT_SECONDS = 10
 """How long a server may take to accept a connection."""
+FILE_REJECTED = 2068
+"""The server asks for a file that no statement names; a number of the client library of MySQL."""
 FILE_WANTED = "the server asks for a file of this machine, which it does not get"
 _HEADER = 4
 # How a login begins, and a request for TLS is no more: capabilities, the longest packet, character

@@ -26,8 +26,7 @@ from rowfall.core.patterns import regex
 from rowfall.engines.database import ExternalWriter, Socket
 from rowfall.sources.handover import Answer
 from rowfall.sources.relay import Gathered, SocketToPipe
-from rowfall.systems.mysql.client import FILE_REJECTED
-from rowfall.systems.mysql.session import FILE_WANTED, SessionSocket
+from rowfall.systems.mysql.session import FILE_REJECTED, FILE_WANTED, SessionSocket
 
 _QUERY, _PREPARE, _EXECUTE, _CLOSE = 0x03, 0x16, 0x17, 0x19
 _HEADER, _PREPARED = 4, 12
