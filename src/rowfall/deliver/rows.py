@@ -318,7 +318,6 @@ class _Written(io.RawIOBase):
         return self._file
 
     def number(self) -> int | None:
-        """See :meth:`rowfall.engines.database.ExternalWriter.number`."""
         return next(iter(self._end.read(1)), None)
 
     def __iter__(self) -> Iterator[bytes]:

@@ -204,7 +204,6 @@ class BuildForServer(Build):
 
     @contextmanager
     def _readable(self, file: str) -> Iterator[SqlText]:
-        """See :meth:`Build._readable`."""
         offer = self._parts.offer({"rows": Path(file)})
         try:
             yield SqlText.of("s3(", offer.access("rows"))
@@ -212,7 +211,6 @@ class BuildForServer(Build):
             self._parts.withdraw(offer)
 
     def _write_native(self, query: SqlText, file: str, lane: int) -> None:
-        """See :meth:`Build._write_native`."""
         with open(file, "wb") as opened:
             settings = self._engine.facts.known(IN_ORDER)
             statement = Statement(query, settings, format="Native", alters=None)

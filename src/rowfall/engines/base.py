@@ -273,7 +273,6 @@ class Asking:
     _log: Callable[[Statement], None] | None = None
 
     def log_statements(self, log: Callable[[Statement], None] | None) -> None:
-        """See :meth:`Engine.log_statements`."""
         self._log = log
 
     def logged(self, statement: Statement) -> None:
@@ -298,14 +297,12 @@ class Asking:
     def ask(
         self: Engine, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
     ) -> list[list[Any]]:
-        """See :meth:`Engine.ask`."""
         known = self.facts.known(settings) if settings else {}
         known = {**known, "output_format_json_quote_64bit_integers": 0}
         statement = Statement(SqlText.of(sql), known, format=ROWS_FORMAT, alters=None)
         return read_rows(self.run(statement, lane=lane).data)
 
     def existing_table(self: Engine, database: str, table: str) -> ExistingTable | None:
-        """See :meth:`Engine.existing_table`."""
         at = table_is(database, table)
         rows = self.ask(
             "SELECT create_table_query, engine_full, sorting_key, partition_key, "

@@ -701,7 +701,6 @@ class Transactions(PlainDatabase, ABC):
         """Connect and return a transaction that has not begun."""
 
     def transaction(self, attempt: str) -> Transaction:
-        """See :meth:`Database.transaction`."""
         with self._opening:
             found = self._open.get(attempt)
         if found is None:
@@ -711,7 +710,6 @@ class Transactions(PlainDatabase, ABC):
         return found
 
     def ended(self, attempt: str) -> None:
-        """See :meth:`Database.ended`."""
         with self._opening:
             found = self._open.pop(attempt, None)
         if found is not None:
@@ -723,7 +721,6 @@ class Transactions(PlainDatabase, ABC):
             self.cancel(attempt)
 
     def cancel(self, attempt: str) -> None:
-        """See :meth:`Database.cancel`."""
         with self._opening:
             found = self._open.get(attempt)
         if found is not None:

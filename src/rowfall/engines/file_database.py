@@ -61,7 +61,6 @@ class FileDatabase(Transactions):
     def rows_from(
         self, columns: Sequence[str], low: str, *, quoted: bool, most: int
     ) -> Iterator[Sequence[str]]:
-        """See :class:`rowfall.engines.database.SupportsAsking`."""
         names = [identifier(name) for name in columns]
         texts = ", ".join(f"{name}::VARCHAR" for name in names)
         value = literal(low) if quoted else low
@@ -131,7 +130,6 @@ class FileDatabase(Transactions):
             return list(cursor.execute(text, values).fetchall())
 
     def check(self, *, dry: bool) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.read_only(only=dry)
         place = self.path if os.path.exists(self.path) else os.path.dirname(self.path)
         if not os.access(place, os.W_OK):
@@ -148,15 +146,12 @@ class FileDatabase(Transactions):
             )
 
     def table_id(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
         return self.id_of(self.bare)
 
     def promise(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
         return ""
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         with self.file.asking() as cursor:
             cursor.execute("BEGIN")
             for statement in statements:
@@ -192,20 +187,17 @@ class FileDatabase(Transactions):
         return self.rows(asked, number, *values)
 
     def loaded(self) -> set[str]:
-        """See :class:`rowfall.engines.database.Database`."""
         if self._gathers and self.options.replace:  # all of it is loaded anew
             return self._gathered()
         return _ids(self._recorded("split, whole"))
 
     def settled(self, attempt: str) -> bool:
-        """See :class:`rowfall.engines.database.Database`."""
         numbers = (self.table_id(), self.into_id())
         return any(self._recorded_of(n, "1", "attempt = ? LIMIT 1", attempt) for n in numbers)
 
     # --- a load that gathers beside the table -----------------------------------------------------
 
     def gather(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self._gathers = f"{GATHERS}{load}_{self.bare}"
         self.into = f"{identifier(self.schema)}.{identifier(self._gathers)}"
         return self._gathered()
@@ -222,11 +214,9 @@ class FileDatabase(Transactions):
         return self.loaded() | self._gathered()
 
     def loaded_by(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         return _ids(self._recorded("split, whole", "load = ?", load))
 
     def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         if key:
             self._check_key(key)
         target, beside = self.table_id(), self.into_id()
@@ -283,11 +273,9 @@ class FileDatabase(Transactions):
             )
 
     def drop_gathered(self) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self.drop_left(self._gathers)
 
     def drop_left(self, name: str) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         number = self.id_of(name)
         with self.file.asking() as cursor:
             cursor.execute("BEGIN")
@@ -297,7 +285,6 @@ class FileDatabase(Transactions):
             cursor.execute("COMMIT")
 
     def gathered_tables(self) -> list[tuple[str, str, int]]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         found = []
         for name in self.named(GATHERS):
             ((rows,),) = self.rows(
@@ -307,7 +294,6 @@ class FileDatabase(Transactions):
         return found
 
     def forget(self, load_id: str) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         ((found,),) = self._recorded("count(*)", "load = ?", load_id) or ((0,),)
         if found:
             asked = f"DELETE FROM {self.record} WHERE table_id = ? AND load = ?"
@@ -315,7 +301,6 @@ class FileDatabase(Transactions):
         return int(found)
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         there = self.kind_of(self.bare) and self.rows(f"SELECT 1 FROM {self.table} LIMIT 1")
         return bool(there) and not self._recorded("1", "1 = 1 LIMIT 1")
 
@@ -330,11 +315,9 @@ class FileDatabase(Transactions):
         return not accepted and bool(self._recorded("1", '"rows" > 0 LIMIT 1'))
 
     def forget_all(self) -> None:
-        """See :meth:`rowfall.engines.database.NoticesEmptied.forget_all`."""
         self.rows(f"DELETE FROM {self.record} WHERE table_id = ?", self.table_id())
 
     def accept(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
         self.rows(
             f"INSERT INTO {self.record} (table_id, split, attempt, load, name, whole) "
@@ -343,11 +326,9 @@ class FileDatabase(Transactions):
         )  # fmt: skip
 
     def count(self) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         return int(self.rows(f"SELECT count(*) FROM {self.table}")[0][0])
 
     def close(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.cancel_all()
         self.file.close()
 
@@ -378,7 +359,6 @@ class FileTransaction(PlainTransaction):
         """Send rows into a table, given as SQL; return how many the database has taken."""
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """See :class:`rowfall.engines.database.Transaction`."""
         there, self._attempt = self.database.loaded_into(), attempt
         loaded = frozenset(
             r.id for r in records
@@ -396,7 +376,6 @@ class FileTransaction(PlainTransaction):
         return loaded
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
         self._columns, into = columns, self.database.into
         with self._run():
             if self.database.options.on_conflict != ERROR:
@@ -410,7 +389,6 @@ class FileTransaction(PlainTransaction):
         return taken
 
     def finish(self, rows: int) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
         with self._run():
             if self.database.options.on_conflict != ERROR and self._taken:
                 rows = self._merge()
@@ -455,17 +433,14 @@ class FileTransaction(PlainTransaction):
         return int(count)
 
     def commit(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         with self._run():
             self.cursor.execute("COMMIT")
 
     def cancel(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         with contextlib.suppress(RowfallError), self.database.translated():
             self.cursor.interrupt()
 
     def release(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         self.cancel()
         if self._running.acquire(timeout=_LAST_SECONDS):
             with contextlib.suppress(RowfallError), self.database.translated():

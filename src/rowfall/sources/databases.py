@@ -468,15 +468,12 @@ class DatabaseSource(Streams, ABC):
         return f"{base}{'&' if self.query else '?'}{by}={uri.encode(found.key.name)}"
 
     def other_streams(self) -> Mapping[str, tuple[str, str]]:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         return following.other_streams(self)
 
     def tell(self, text: str) -> None:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         self.made = following.told(self.made, text)
 
     def overlap_rows(self, overlap: Overlap) -> Iterator[Row]:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         assert self.cursor is not None  # noqa: S101 - asked of a source that has one
         return self.cursor.rows(self.ask(self.cursor.question(self.relation_text, overlap)))
 
@@ -551,7 +548,6 @@ class DatabaseSource(Streams, ABC):
         return []
 
     def bytes_columns(self) -> frozenset[str]:
-        """See :class:`rowfall.sources.base.TellingBytes`."""
         return frozenset(column.name for column in self.described.columns if column.bytes)
 
     def stored(self) -> Encoding | None:

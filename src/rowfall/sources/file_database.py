@@ -81,7 +81,6 @@ class FileDatabaseSource(DatabaseSource):
 
     @property
     def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return self._relation
 
     def _cut_by(
@@ -131,13 +130,10 @@ class TablesInFile(SeparateTables):
         self._file = self._reader.open(text, path, options)
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return with_table(self._base, "" if table.visible else table.schema, table.name)
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return self._source([self.address(table)], options, self._file)
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.many.TableSet`."""
         self._file.close()

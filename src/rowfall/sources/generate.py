@@ -76,7 +76,6 @@ class Generate:
         return None
 
     def stored(self) -> Encoding | None:
-        """See :class:`rowfall.sources.base.Stored`."""
         return Encoding(RANDOM, "none", Kind.TYPED) if self._name == "random" else None
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:

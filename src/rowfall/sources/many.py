@@ -143,19 +143,15 @@ class SeparateTables:
         return tables
 
     def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`TableSet`."""
         return self._MOMENT
 
     def moment(self) -> str:
-        """See :class:`TableSet`."""
         return self._MOMENT
 
     def readers(self) -> Readers:
-        """See :class:`TableSet`."""
         return Readers()
 
     def remarks(self) -> Sequence[str]:
-        """See :class:`TableSet`."""
         return ()
 
 

@@ -226,7 +226,6 @@ class Archives(ObjectSource):
         return found
 
     def former_name(self, name: str) -> str:
-        """See :class:`rowfall.sources.base.Renamed`."""
         member = self._members.get(name)
         if member is None or not isinstance(member.source, Renamed):
             return name
@@ -280,7 +279,6 @@ class Archives(ObjectSource):
         return _pieces(self._members[split.uri], split.uri)
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
-        """See :class:`rowfall.sources.base.Streamed`."""
         objects = [(split.name, self._opener(split)) for split in splits]
         return self._pipes.open(objects, self._small(splits))
 
@@ -289,7 +287,6 @@ class Archives(ObjectSource):
         return {s.name for s in splits if s.size is not None and s.size <= pipes.SMALL}
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.base.Streamed`."""
         self._pipes.close()
         self._copies.close()
 

@@ -276,7 +276,6 @@ class AzBucket(Bucket):
         self._send("DELETE", found.key, "", {"If-Match": f'"{found.version}"'})
 
     def tag(self, key: str, name: str, value: str) -> None:
-        """See :class:`Bucket`."""
         asked = self._ask("GET", key, "comp=tags")
         tags = {
             tag.findtext("Key", ""): tag.findtext("Value", "")

@@ -95,7 +95,6 @@ class FileWalk:
         return self._everything or formats.is_data(path)
 
     def pages(self, after: str = "") -> Iterator[ListedPage]:
-        """See :class:`rowfall.sources.base.Walk`."""
         return self._paged(self._paths(self.root, after, top=True))
 
     def pages_in(self, folder: str) -> Iterator[ListedPage]:
@@ -149,7 +148,6 @@ class FileWalk:
                 yield path
 
     def look(self, name: str) -> ListedObject | None:
-        """See :class:`rowfall.sources.base.Walk`."""
         return self._item(name) if self.belongs(name) else None
 
     def _item(self, path: str) -> ListedObject | None:
@@ -254,7 +252,6 @@ class Inotify:
                 self._watched[self._told.add_watch(folder, self._mask)] = walk, folder
 
     def read(self, seconds: float) -> Heard:
-        """See :class:`rowfall.sources.base.Notices`."""
         complete: dict[str, ListedObject] = {}
         young: list[ListedObject] = []
         missed, flags = self._moved_away(), self._flags
@@ -309,5 +306,4 @@ class Inotify:
                 self._add_below(walk, walk.folders())
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.base.Notices`."""
         self._told.close()

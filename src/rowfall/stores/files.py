@@ -112,7 +112,6 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
         return int(split.version.rpartition("-")[2]) / 1e9
 
     def walks(self) -> list[FileWalk]:
-        """See :class:`rowfall.sources.base.ListedSource`."""
         everything = self._options.format is not None
         paths = [_absolute(uri.file_path(text)) for text in self._texts]
         walks = [FileWalk(path, everything=everything, version=version_of) for path in paths]
@@ -121,7 +120,6 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
         return walks
 
     def notices(self, emit: Listener) -> Inotify | None:
-        """See :class:`rowfall.sources.base.ListedSource`."""
         return open_notices(self.walks(), emit)
 
     def renew(self) -> None:

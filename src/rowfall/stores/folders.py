@@ -46,7 +46,6 @@ class SubFolders(SeparateTables):
             raise one_table(self.text, f"{kind}+{self._folder}")
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         if self._local:
             self._find_lakes()
         sizes: dict[str, int | None] = {}
@@ -84,7 +83,6 @@ class SubFolders(SeparateTables):
                     self._lakes[entry.name] = kind
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         path = f"{self._folder.rstrip('/')}/{table.name}"
         kind = self._lakes.get(table.name)
         if kind:
@@ -92,11 +90,9 @@ class SubFolders(SeparateTables):
         return path if self._local else f"{path}/"
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return open_source([self.address(table)], options)
 
     def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         if not self._beside:
             return ()
         are = "file lies" if self._beside == 1 else "files lie"
@@ -148,11 +144,9 @@ class FileTables(SeparateTables):
         return found
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return self._uris[table.name]
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return open_source([self.address(table)], options)
 
     def close(self) -> None:

@@ -107,7 +107,6 @@ class ArrowStreams:
         return [Split(split_id(self.text, _HEAD, None, None, ""), self.text, _HEAD, size)]
 
     def bytes_columns(self) -> frozenset[str]:
-        """See :class:`rowfall.sources.base.TellingBytes`."""
         from pyarrow import types
 
         kinds = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)

@@ -182,7 +182,6 @@ class Hdfs(ObjectSource):
     rest_seconds = 2.0
 
     def walks(self) -> list[HdfsWalk]:
-        """See :class:`rowfall.sources.base.ListedSource`."""
         found = []
         for node, pattern in self._patterns:
             found.append(HdfsWalk(self, node, pattern))
@@ -319,7 +318,6 @@ class HdfsWalk:
             yield ListedPage(found, found[-1].name)
 
     def look(self, name: str) -> ListedObject | None:
-        """See :class:`rowfall.sources.base.Walk`."""
         entry = self._node.status(name.removeprefix(f"hdfs://{self._node.place}"))
         return None if entry is None else self._source.listed(self._node, entry)
 

@@ -137,7 +137,6 @@ class Http(ObjectSource):
         return found
 
     def without_length(self, encoding: Encoding | None) -> list[str]:
-        """See :class:`rowfall.sources.base.EndsUnseen`."""
         if encoding is not None and encoding.kind is Kind.TYPED:
             return []
         unsaid = {name for name, facts in self._listed.items() if facts.ends and not facts.headed}
@@ -184,7 +183,6 @@ class Http(ObjectSource):
         return pins
 
     def _read_here(self, splits: Sequence[Split], encoding: Encoding | None) -> dict[str, Split]:
-        """See :class:`ObjectSource`."""
         if not self.reads_here(encoding):
             return {}
         pins = self._pins(splits)
@@ -193,7 +191,6 @@ class Http(ObjectSource):
         return {split.uri: split for split in splits if split.uri in left}
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
-        """See :class:`rowfall.sources.base.Pinned`."""
         if self.reads_here(encoding):
             return None
         splits = largest(listing)
@@ -343,7 +340,6 @@ class Http(ObjectSource):
         return ListedObject(name, facts.version, 1 if facts.size is None else facts.size, modified)
 
     def former_name(self, name: str) -> str:
-        """See :class:`rowfall.sources.base.Renamed`."""
         return uri.former_name(self._urls.get(name, name))
 
     def _url(self, split: Split) -> str:
@@ -712,7 +708,6 @@ class HttpWalk:
         self._source.listed(self._names[0])
 
     def pages(self, after: str = "") -> Iterator[ListedPage]:
-        """See :class:`rowfall.sources.base.Walk`."""
         names = [name for name in self._names if name > after]
         with ThreadPoolExecutor(REQUESTS) as pool:
             for start in range(0, len(names), REQUESTS):
@@ -721,5 +716,4 @@ class HttpWalk:
                 yield ListedPage(found, some[-1])
 
     def look(self, name: str) -> ListedObject | None:
-        """See :class:`rowfall.sources.base.Walk`."""
         return self._source.listed(name)

@@ -83,7 +83,6 @@ class StoreSource(ClearsObjects, ObjectSource):
     rest_seconds = 0.0
 
     def walks(self) -> list[KeyWalk]:
-        """See :class:`rowfall.sources.base.ListedSource`."""
         found = []
         for bucket, pattern in self._patterns:
             exact = bool(pattern) and not pattern.endswith("/")
@@ -96,7 +95,6 @@ class StoreSource(ClearsObjects, ObjectSource):
         """See :class:`rowfall.sources.base.ListedSource`: only listings tell."""
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.ListedSource`."""
         self._buckets.clear()
 
     def walked(self, bucket: str) -> Bucket:
@@ -277,7 +275,6 @@ class KeyWalk:
         return ListedObject(f"{self._base}{found.key}", found.version, found.size, found.modified)
 
     def pages(self, after: str = "") -> Iterator[ListedPage]:
-        """See :class:`rowfall.sources.base.Walk`."""
         last = after.removeprefix(self._base)
         if self._exact:
             found = None if last else self._source.walked(self._bucket).head(self._pattern)
@@ -316,7 +313,6 @@ class KeyWalk:
                 return
 
     def look(self, name: str) -> ListedObject | None:
-        """See :class:`rowfall.sources.base.Walk`."""
         key = name.removeprefix(self._base)
         if not self._belongs(key):
             return None
@@ -370,14 +366,12 @@ class UrlStoreSource(StoreSource):
         return {}
 
     def _read_here(self, splits: Sequence[Split], encoding: Encoding | None) -> dict[str, Split]:
-        """See :class:`ObjectSource`."""
         if not self.reads_here(encoding):
             return {}
         pins = self._pins(splits)
         return {split.uri: split for split in splits if split.uri not in pins}
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
-        """See :class:`rowfall.sources.base.Pinned`."""
         if self.reads_here(encoding):
             return None
         splits = largest(listing)

@@ -117,7 +117,6 @@ class ObjectSource(ABC):
         return listing
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
-        """See :class:`rowfall.sources.base.Pinned`."""
         return None
 
     def encoding(self, listing: Listing) -> Encoding:
@@ -146,7 +145,6 @@ class ObjectSource(ABC):
         return self._opener(split)()
 
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
-        """See :class:`rowfall.sources.base.Rewritten`."""
         pieces = pipes.stored(self._opener(split))
         packed = compression_of(split.uri, encoding)
         return rewriting.locate(pieces, encoding, packed, lines)

@@ -120,7 +120,6 @@ class S3(StoreSource):
         return pins
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
-        """See :class:`rowfall.sources.base.Pinned`."""
         if any(pin.weak for pin in self._pins(largest(listing)).values()):
             return "A server before 26.7 looks at the ETag of S3 objects only before it reads them"
         return None

@@ -134,7 +134,6 @@ class StandardInput:
         return self._local.relation([split], encoding, structure)
 
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
-        """See :class:`rowfall.sources.base.Rewritten`."""
         if not self._spooled:
             return list(lines)
         return self._local.lines_in(replace(split, uri=self._spooled), encoding, lines)
@@ -240,7 +239,6 @@ class StandardInput:
         return first_bytes.unpack(self._head, packed, 16 * HEAD)
 
     def spool(self) -> None:
-        """See :class:`rowfall.sources.base.Once`."""
         if self._spooled:
             return
         path = os.path.join(self._folder, "stdin")

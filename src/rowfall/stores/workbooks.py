@@ -159,7 +159,6 @@ class Workbooks(Streams):
             child.communicate()
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """See :class:`rowfall.sources.base.Source`."""
         books = {self._books[split.uri].uri: split for split in splits}
         files = [self._books[split.uri] for split in splits]
         said = [(books[file.uri], text) for file, text in self._files.changed(files)]
@@ -331,7 +330,6 @@ class Sheets(SeparateTables):
         self._opens = open_source
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         source = cast("Workbooks", self._opens([self._typed], self._options))
         try:
             return source.sheets()
@@ -339,11 +337,9 @@ class Sheets(SeparateTables):
             source.close()
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return f"{self._typed}{MARK}{table.name}"
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return self._opens([self.address(table)], options)
 
     def close(self) -> None:

@@ -43,11 +43,9 @@ class ArrowFileTable(TableInFile):
     })  # fmt: skip
 
     def written_type(self, column: Column) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return arrow_type(column.type)
 
     def only_engine_writes(self, column: Column) -> bool:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         # Arrow counts no such parts of a second; the engine makes smaller ones of them.
         between = SECOND_DIGITS < parse_type(column.type).digits < 9
         return super().only_engine_writes(column) or between

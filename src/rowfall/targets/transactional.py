@@ -177,7 +177,6 @@ class TransactionalTable:
         return database or path, name
 
     def declared(self, column: Column) -> str:
-        """See :class:`rowfall.targets.base.Declaring`."""
         return self.column_type(column)
 
     def column_type(self, column: Column) -> str:
@@ -207,7 +206,6 @@ class TransactionalTable:
         return True
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """See :class:`rowfall.targets.base.Target`."""
         raise NotImplementedError
 
     def command(self, schema: Schema) -> str:
@@ -297,7 +295,6 @@ class TableInFile(TransactionalTable):
     def located(
         self, text: str, table: str, password: Secret | None
     ) -> tuple[ServerAt, tuple[str, str]]:
-        """See :class:`TransactionalTable`."""
         path, behind, given = file_databases.located(text, ("schema", *self.settings))
         if behind:
             raise UsageError(

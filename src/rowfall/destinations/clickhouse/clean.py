@@ -63,7 +63,6 @@ class OpenedTables:
         return self.engine.shared
 
     def check_writes(self) -> None:
-        """See :meth:`rowfall.engines.base.Engine.check_writes`."""
         for engine in self.nodes.values():
             engine.check_writes()
 

@@ -31,7 +31,6 @@ class ServerGauge:
         self._refused: set[str] = set()
 
     def look(self) -> Pressure:
-        """See :class:`rowfall.contracts.destination.Gauge`."""
         database, table = self._target.database, self._target.table
         here = f"database = {quote(database)} AND table = {quote(table)}"
         parts = self._asked(

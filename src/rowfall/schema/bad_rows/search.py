@@ -617,7 +617,6 @@ class BadRows:
             return False
 
     def takes_empty_lists(self, split: Split) -> bool:
-        """See :meth:`BadRowSearch.takes_empty_lists`."""
         return self._search.takes_empty_lists(split)
 
     def _other_columns(

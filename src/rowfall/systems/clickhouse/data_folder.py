@@ -109,7 +109,6 @@ class DataFolder(Tables):
         self._reader = reader
 
     def ask(self, text: str) -> list[list[Any]]:
-        """See :class:`Tables`."""
         assert self._reader is not None  # noqa: S101 - a session gives one
         try:
             return self._reader.ask(text)
@@ -117,7 +116,6 @@ class DataFolder(Tables):
             raise self._refused(error) from None
 
     def blocks(self, text: str) -> Iterator[bytes]:
-        """See :class:`Tables`."""
         assert self._reader is not None  # noqa: S101 - a session gives one
         try:
             yield from self._reader.blocks(text)

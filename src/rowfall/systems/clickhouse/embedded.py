@@ -613,7 +613,6 @@ class Embedded(Asking):
             ) from None
 
     def marked(self, uuid: str) -> str:
-        """See :class:`rowfall.engines.base.Engine`."""
         folder = self._marked_folder(uuid)
         return "" if folder is None else _read(folder / MARK_NAME).strip()
 

@@ -269,7 +269,6 @@ class Server(Asking):
     def probe(
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None
     ) -> list[list[Any]]:
-        """See :class:`rowfall.engines.base.Engine`."""
         query_id = f"rowfall-probe-{uuid.uuid4()}"
         wanted = self._fixed | self.facts.known(dict(settings or {}))
         known = {k: str(v) for k, v in wanted.items()}
@@ -284,7 +283,6 @@ class Server(Asking):
 
     @property
     def rows_refused(self) -> str | None:
-        """See :class:`rowfall.engines.base.Engine`."""
         return f"is only reached through {self.through}" if self.through else None
 
     def same_machine(self) -> bool:
@@ -454,7 +452,6 @@ class Server(Asking):
         check_rights(self.status.learn, self._user, tables, self._grants[0], replicated=replicated)
 
     def sync_refused(self) -> str | None:
-        """See :class:`rowfall.engines.base.Engine`."""
         if not self._durable:
             return None
         grants, whole = self._grants or read_grants(self.status.learn)
@@ -483,7 +480,6 @@ class Server(Asking):
         self.status.kill(query_id)
 
     def runs(self, query_id: str) -> bool:
-        """See :class:`rowfall.engines.base.Engine`."""
         try:
             return self.status.runs(query_id)
         except Lost as lost:

@@ -179,7 +179,6 @@ class Tables(Streams):
 
     @property
     def uri(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         base = f"{self.base}?query={digest(self.query)}" if self.query else self._base
         if self.cursor is None:
             return base
@@ -191,16 +190,13 @@ class Tables(Streams):
 
     @property
     def named_key(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return ""
 
     @property
     def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return f"({self.query}\n)" if self.query else sql.qualified(self.database, self.table)
 
     def other_streams(self) -> Mapping[str, tuple[str, str]]:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         streams = dict(following.other_streams(self))
         if self.cursor is not None and self._listing is not None and not self.query:
             for name, version in self._partitions:
@@ -209,16 +205,13 @@ class Tables(Streams):
         return streams
 
     def tell(self, text: str) -> None:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         self.made = following.told(self.made, text)
 
     def overlap_rows(self, overlap: Overlap) -> Iterator[Row]:
-        """See :class:`rowfall.sources.base.ByCursor`."""
         assert self.cursor is not None  # noqa: S101 - asked of a source that has one
         return self.cursor.rows(self.ask(self.cursor.question(self.relation_text, overlap)))
 
     def cursor_sql(self, column: SourceColumn) -> CursorSql:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         base, name = parse_type(column.type).base, sql.name(column.name)
         if base == "DateTime" or base.startswith("DateTime64"):
             text = "toString(toTimeZone(toDateTime64({x}, 6, 'UTC'), 'UTC'))"
@@ -228,7 +221,6 @@ class Tables(Streams):
         return CursorSql(name, "toString({x})", wrap=wrap, escapes=True, refused=refused)
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         name = sql.name(column.name)
         return name, f"toString({name})", ""
 
@@ -374,11 +366,9 @@ class ClickHouse(Tables):
             self.secrets = (at.login.password,)
 
     def ask(self, text: str) -> list[list[Any]]:
-        """See :class:`Tables`."""
         return read_rows(b"".join(self._answer(f"{text} FORMAT {ROWS_FORMAT}")))
 
     def blocks(self, text: str) -> Iterator[bytes]:
-        """See :class:`Tables`."""
         yield from self._answer(f"{text} FORMAT Native")
 
     def close(self) -> None:

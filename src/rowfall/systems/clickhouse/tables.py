@@ -42,21 +42,17 @@ class ClickHouseTableSet(SeparateTables):
         self._server = ClickHouse([asked], replace(options, query="SELECT 1"))
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return _list(self._server.ask, self._at.database)
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return with_table(
             self._in_database("" if self._at.database else table.schema), "", table.name
         )
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return ClickHouse([self.address(table)], options)
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.many.TableSet`."""
         self._server.close()
 
     def _in_database(self, database: str) -> str:
@@ -85,26 +81,21 @@ class DataFolderTables(SeparateTables):
         self._reader: TableReader | None = None
 
     def address_by_name(self, name: str) -> str:
-        """See :class:`rowfall.sources.many.FolderOfTables`."""
         source = DataFolder([self.text], self._options)
         source.choose(name)
         return source.address
 
     def read_with(self, reader: TableReader) -> None:
-        """See :class:`rowfall.sources.many.FolderOfTables`."""
         self._reader = reader
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         assert self._reader is not None  # noqa: S101 - whoever has opened the set gives one
         return _list(self._reader.ask, "")
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return address_of(self.folder, table.schema, table.name)
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         assert self._reader is not None  # noqa: S101 - whoever has opened the set gives one
         source = DataFolder([self.address(table)], options)
         source.choose(None)

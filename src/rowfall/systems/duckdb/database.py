@@ -103,7 +103,6 @@ class DuckDBDatabase(FileDatabase):
             return dict(zip(found.columns, found.types, strict=True))
 
     def shown(self, declared: Sequence[str]) -> list[str]:
-        """See :meth:`rowfall.engines.database.Database.shown`."""
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         return [_taken(type_, nullable=False) for type_ in self.types(listed).values()]
 
@@ -158,7 +157,6 @@ class DuckDBDatabase(FileDatabase):
     # --- rows -------------------------------------------------------------------------------------
 
     def result(self, query: str, *, write: bool) -> Result | None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.read_only(only=not write)
         cursor = self.file.cursor()
         with self.translated():

@@ -160,12 +160,10 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
     # --- a column that is followed ----------------------------------------------------------------
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._file.asking() as cursor:
             return list(cursor.execute(query).fetchall())
 
     def cursor_sql(self, column: SourceColumn) -> CursorSql:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         shown, unique = column.reason.removesuffix(" of DuckDB"), False
         refused = "is no text" if shown != "VARCHAR" else ""
         if not self.query and self._table:
@@ -180,7 +178,6 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         )  # fmt: skip
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         sql, shown = identifier(column.name), column.reason.removesuffix(" of DuckDB")
         return sql, f"{sql}::VARCHAR", f"::{shown}"
 
@@ -198,7 +195,6 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
 
     @contextlib.contextmanager
     def read(self, split: Split) -> Iterator[Any]:
-        """See :meth:`rowfall.sources.arrow_database.ArrowDatabaseSource.read`."""
         columns = ", ".join(column.select for column in self.described.columns)
         where = self.condition(split)
         query = f"SELECT {columns} FROM {self._relation}" + (f" WHERE {where}" if where else "")

@@ -17,7 +17,6 @@ class DuckDBTables(TablesInFile):
     _reader, _source = READER, DuckDBSource
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         with self._file.asking() as cursor:
             tables = cursor.execute(LIST_TABLES).fetchall()
             views = cursor.execute(LIST_VIEWS).fetchall()

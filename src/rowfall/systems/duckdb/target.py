@@ -19,16 +19,13 @@ class DuckDBTable(ArrowFileTable):
     takes: ClassVar[frozenset[str]] = frozenset({"replace", "upsert", "atomic"})
 
     def column_type(self, column: Column) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return declared_type(column.type, binary=column.binary)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """See :class:`rowfall.targets.base.Target`."""
         columns = self.column_lines(schema, identifier)
         at = qualified(self.database, table or self.table)
         return (SqlText.of(f"CREATE TABLE IF NOT EXISTS {at} (\n{columns}\n)"),)
 
     def command(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         names = ", ".join(identifier(c.name) for c in schema.columns)
         return f"INSERT INTO {qualified(self.database, self.table)} ({names}) FROM _rowfall_rows"

@@ -100,7 +100,6 @@ class KafkaDatabase(Transactions):
     # --- topics -----------------------------------------------------------------------------------
 
     def check(self, *, dry: bool) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         found = self.client.describe(self.topic)
         wanted = self.options.partitions
         if found is None and not wanted and not self._scratch:
@@ -127,7 +126,6 @@ class KafkaDatabase(Transactions):
         return None
 
     def table_id(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
         return self.record.topic_id
 
     def promise(self) -> str:
@@ -149,14 +147,12 @@ class KafkaDatabase(Transactions):
             self.accept()
 
     def make_like(self, table: str) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         like = self.client.describe(table)
         if like is not None:
             self.client.make(self.topic, len(like.partitions), {})
             self.check(dry=False)
 
     def erase(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.client.remove([self.topic, self.record.name])
 
     def limit(self) -> int:
@@ -171,7 +167,6 @@ class KafkaDatabase(Transactions):
     # --- the record -------------------------------------------------------------------------------
 
     def loaded(self) -> set[str]:
-        """See :class:`rowfall.engines.database.Database`."""
         if not self.record.topic_id:
             return set()
         self.record.refresh()
@@ -179,7 +174,6 @@ class KafkaDatabase(Transactions):
         return set(splits) | {f"{MARK}{s['whole']}" for s in splits.values() if s["whole"]}
 
     def settled(self, attempt: str) -> bool:
-        """See :class:`rowfall.engines.database.Database`."""
         if not self.record.topic_id:
             return False
         if self.options.transactional and self.record.exists():
@@ -189,7 +183,6 @@ class KafkaDatabase(Transactions):
         return any(found["attempt"] == attempt for found in self.record.splits.values())
 
     def forget(self, load_id: str) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         self.check(dry=True)
         self.loaded()
         gone = [split for split, found in self.record.splits.items() if found["load"] == load_id]
@@ -226,7 +219,6 @@ class KafkaDatabase(Transactions):
             return False  # WRITE is enough to load, and does not let us look
 
     def accept(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.accept`."""
         self.record.make()
         self._send(self.record.acceptance())
 
@@ -305,7 +297,6 @@ class KafkaDatabase(Transactions):
         return KafkaTransaction(self)
 
     def close(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.drop()
         with self._guard:
             idle, self._idle = self._idle, []
@@ -326,7 +317,6 @@ class KafkaTransaction(PlainTransaction):
         self._turn = self._open = False
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """See :meth:`rowfall.engines.database.Transaction.lease`."""
         kafka = self._kafka
         self._attempt, self._load, self._records = attempt, load, records
         if not self._transactional:
@@ -345,7 +335,6 @@ class KafkaTransaction(PlainTransaction):
         return found
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write`."""
         kafka, producer = self._kafka, self._sender()
         quoted = kafka.format == "CSV"
         by_rows = kafka.options.key or kafka.format == "Avro"
@@ -383,7 +372,6 @@ class KafkaTransaction(PlainTransaction):
         return rows
 
     def commit(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.commit`."""
         kafka, producer = self._kafka, self._sender()
         if not self._transactional:
             self._producer = None
@@ -401,7 +389,6 @@ class KafkaTransaction(PlainTransaction):
         self.release()
 
     def release(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.release`."""
         producer, self._producer = self._producer, None
         if producer is not None and not self._transactional:
             self._kafka.leave(producer, clean=False)
@@ -417,7 +404,6 @@ class KafkaTransaction(PlainTransaction):
             self._kafka.turn.release()
 
     def cancel(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.cancel`."""
         if self._producer is not None:
             self._producer.stopped = True
 

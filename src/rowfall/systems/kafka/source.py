@@ -118,7 +118,6 @@ class KafkaSource(Streams):
         return self._list({})
 
     def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """See :class:`rowfall.sources.base.Continued`."""
         return self._list(loaded)
 
     def _list(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
@@ -390,7 +389,6 @@ class KafkaSource(Streams):
             ) from None
 
     def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
-        """See :class:`rowfall.sources.base.Numbered`."""
         wanted, found, last = list(reversed(lines)), list[int](), 0
         for messages in self._messages(*_range(split)):
             for message in messages:

@@ -137,7 +137,6 @@ class KafkaTopic(TransactionalTable):
         return ()
 
     def command(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         self._check_key(schema.columns)
         key = f" with the key {self.options.key}" if self.options.key else ""
         return f"produce to {self.table}, one message of {self.format} for each row{key}"
@@ -160,7 +159,6 @@ class KafkaTopic(TransactionalTable):
         return bool(self.options.key) or self.format == AVRO
 
     def select_written(self, columns: Sequence[Column]) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         self._check_key(columns)
         size, text = "toInt32(-1)", "''"
         if self.options.key:

@@ -69,7 +69,6 @@ class NamedTable:
         self._opened = open_catalogue(catalogue, options, refused)
 
     def table(self) -> Table | None:
-        """See :class:`TableCatalogue`."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
@@ -79,7 +78,6 @@ class NamedTable:
         return found
 
     def files(self, table: Table) -> TableFiles:
-        """See :class:`TableCatalogue`."""
         return CatalogueFiles(table.io)
 
     def make(self, schema: Any, spec: Any, order: Any) -> None:
@@ -104,7 +102,6 @@ class NamedTable:
         """Do nothing: the catalogue knows it."""
 
     def erase(self) -> None:
-        """See :class:`TableCatalogue`."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         with suppress(NoSuchTableError, NoSuchNamespaceError):

@@ -75,7 +75,6 @@ class Delta(LakeSource):
         self._log, self._versions = log, versions
 
     def rewrites(self) -> list[Rewrite]:
-        """See :class:`rowfall.sources.base.RewritesFiles`."""
         return list(_rewrites(self._log, self._versions))
 
 

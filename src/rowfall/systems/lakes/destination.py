@@ -161,7 +161,6 @@ class IcebergTable(PlainDatabase):
         return table
 
     def check(self, *, dry: bool) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         table = self._table()
         self._uuid = str(table.metadata.table_uuid) if table is not None else ""
         if table is None:
@@ -222,7 +221,6 @@ class IcebergTable(PlainDatabase):
         return list(declared)
 
     def table_id(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
         if not self._uuid:
             table = self._table()
             self._uuid = str(table.metadata.table_uuid) if table is not None else ""
@@ -240,7 +238,6 @@ class IcebergTable(PlainDatabase):
         """Do nothing: :meth:`make` makes the table."""
 
     def make(self, columns: Sequence[Column]) -> None:
-        """See :class:`rowfall.engines.database.FileTable`."""
         schema = types.new_schema(columns)
         spec, order = partition_spec(self.options, schema), sort_order(self.options, schema)
         catalog = self._opened()
@@ -253,25 +250,21 @@ class IcebergTable(PlainDatabase):
         """Do nothing: a scratch is laid out as the options say."""
 
     def erase(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         with self._explained("remove"):
             self._opened().erase()
 
     def mend(self) -> None:
-        """See :class:`rowfall.engines.database.FileTable`."""
         self._opened().name_newest()
 
     # --- how rows are written ---------------------------------------------------------------------
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
-        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
             return frozenset(column.name for column in columns if column.binary)
         return types.bytes_columns(table.schema())
 
     def layout(self) -> FileLayout:
-        """See :class:`rowfall.engines.database.FileTable`."""
         return self._layout(self._there())
 
     def _layout(self, table: Table) -> FileLayout:
@@ -289,7 +282,6 @@ class IcebergTable(PlainDatabase):
         return FileLayout(", ".join(keys), ", ".join(parts))
 
     def written(self, attempt: str, staging: Path) -> list[NewFile]:
-        """See :class:`rowfall.engines.database.FileTable`."""
         from rowfall.systems.lakes.parquet_files import add_ids, row_count
 
         table = self._there()
@@ -303,7 +295,6 @@ class IcebergTable(PlainDatabase):
         return found
 
     def add(self, staging: Path, files: Sequence[NewFile]) -> int:
-        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._there()
         for one in files:
             with self._explained(f"write {one.name} of"):
@@ -311,7 +302,6 @@ class IcebergTable(PlainDatabase):
         return sum(one.size for one in files)
 
     def remove(self, names: Sequence[str]) -> None:
-        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
             return
@@ -320,7 +310,6 @@ class IcebergTable(PlainDatabase):
                 self._files(table).remove(name)
 
     def relation(self) -> SqlText:
-        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._there()
         folder = _folder(table)
         # The state that is read here: an engine would look for the newest by itself.
@@ -358,7 +347,6 @@ class IcebergTable(PlainDatabase):
             raise
 
     def gone(self) -> str:
-        """See :meth:`rowfall.engines.database.FileTable.gone`."""
         table = self._table()
         try:
             if table is not None:
@@ -376,7 +364,6 @@ class IcebergTable(PlainDatabase):
         return name
 
     def loaded(self) -> set[str]:
-        """See :class:`rowfall.engines.database.Database`."""
         table = self._table()
         try:
             return self._record(table).ids() if table is not None else set()
@@ -384,7 +371,6 @@ class IcebergTable(PlainDatabase):
             return error.left.ids()  # whoever loads is asked before, see unrecorded()
 
     def loaded_by(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
             return set()
@@ -392,14 +378,12 @@ class IcebergTable(PlainDatabase):
         return {id_ for name, one in loads if name == load for id_ in one.ids}
 
     def settled(self, attempt: str) -> bool:
-        """See :class:`rowfall.engines.database.Database`."""
         table = self._table()
         if table is None:
             return False
         return self._record(table).has(attempt)
 
     def forget(self, load_id: str) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         self.check(dry=True)
         gone = 0
 
@@ -413,7 +397,6 @@ class IcebergTable(PlainDatabase):
         return gone
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         table = self._table()
         if table is None:
             return False
@@ -426,7 +409,6 @@ class IcebergTable(PlainDatabase):
         return summary is None or summary.additional_properties.get("total-records") != "0"
 
     def accept(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.accept`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
         def accepted(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
@@ -446,7 +428,6 @@ class IcebergTable(PlainDatabase):
         self, attempt: str, load: str, ids: Sequence[str], files: Sequence[NewFile], *,
         replace: bool,
     ) -> None:  # fmt: skip
-        """See :class:`rowfall.engines.database.FileTable`."""
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 

@@ -391,7 +391,6 @@ class S3Files:
                     raise Taken from None
 
     def check_creates(self, name: str, data: bytes) -> None:
-        """See :class:`TableFiles`."""
         try:
             self.create(name, data + b" ")
         except Taken:

@@ -161,7 +161,6 @@ class FolderCatalog(NoopCatalog):
         return Table(("folder", "table"), metadata, path, self.io, self)
 
     def files(self, table: Table) -> FolderFiles:
-        """See :class:`rowfall.systems.lakes.catalogue.TableCatalogue`."""
         return self.store
 
     def make(self, schema: Any, spec: Any, order: Any) -> None:
@@ -195,7 +194,6 @@ class FolderCatalog(NoopCatalog):
         self.name_newest()
 
     def erase(self) -> None:
-        """See :class:`rowfall.systems.lakes.catalogue.TableCatalogue`."""
         for below in ("data", "metadata", record.FOLDER):
             folder = f"{self.location}/{below}"
             for name in self.store.names(folder):

@@ -93,7 +93,6 @@ class Iceberg(LakeSource):
         self._found, self._chain = found, chain
 
     def rewrites(self) -> list[Rewrite]:
-        """See :class:`rowfall.sources.base.RewritesFiles`."""
         return _rewrites(self._found, self._chain, self._snapshot.files)
 
 

@@ -200,11 +200,9 @@ class LakeSource(ABC):
         return Encoding(self.format, "none", Kind.TYPED)
 
     def stored(self) -> Encoding | None:
-        """See :class:`rowfall.sources.base.Stored`."""
         return None if self._layouts or self._unread else _PARQUET
 
     def in_file(self, split: Split) -> tuple[Ranged, Split, Mapping[str, str]]:
-        """See :class:`rowfall.sources.base.InFiles`."""
         layout = self._layouts.get(split.uri, PLAIN)
         names, gone = dict(layout.names), {*dict(layout.constants), *self._unread}
         known = (column.name for column in self._snapshot.columns)
@@ -215,13 +213,11 @@ class LakeSource(ABC):
         return self._store.source, file, there
 
     def _addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
-        """See :class:`rowfall.sources.base.Addressed`."""
         store = cast(Addressed, self._store.source)
         found = store.addresses(list(map(_of_store, splits)))
         return [replace(address, any_version=True) for address in found]
 
     def bytes_columns(self) -> frozenset[str]:
-        """See :class:`rowfall.sources.base.TellingBytes`."""
         return frozenset(
             column.name for column in self._snapshot.columns
             if column.declared == "binary" or column.declared.startswith("fixed")
@@ -294,14 +290,12 @@ class LakeSource(ABC):
         return engine_table(self.function, self._snapshot.folder, self._snapshot.metadata, access)
 
     def probe(self, split: Split) -> Probe:
-        """See :class:`rowfall.sources.base.Pullable`."""
         store: Any = copy.copy(self._store.source)
         store.reader, store.pinned = self.reader, False
         found: Probe = store.probe(_of_store(split))
         return found
 
     def of_unknown_origin(self) -> frozenset[str]:
-        """See :class:`rowfall.sources.base.RewritesFiles`."""
         return self._snapshot.unknown
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:

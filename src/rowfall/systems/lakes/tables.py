@@ -65,7 +65,6 @@ class NamespaceTables(SeparateTables):
         self._empty: list[str] = []
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         try:
             spaces = [tuple(s) for s in self._catalogue.list_namespaces()]
             if self._namespace:
@@ -126,17 +125,14 @@ class NamespaceTables(SeparateTables):
         )
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return f"iceberg://{self._name}/{table.full}"
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         pinned = options.snapshot or self._pinned.get(table.full)
         opened = open_iceberg([self.address(table)], replace(options, snapshot=pinned))
         return cast("Source", opened)
 
     def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         if self._empty:
             names = ", ".join(self._empty[:10])
             return (f"{counted(len(self._empty), 'table')} without rows left out: {names}",)

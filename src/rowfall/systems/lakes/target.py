@@ -121,7 +121,6 @@ class IcebergTarget:
         return str(folder / f"rowfall-{attempt_id}")
 
     def scratch(self, name: str, ledger: Path) -> Scratch:
-        """See :class:`rowfall.targets.base.Target`."""
         found: IcebergTarget = object.__new__(IcebergTarget)
         found.__dict__.update(self.__dict__, ledger_path=ledger)
         folder = scratch_folder(Path(self.location), name) if self._local else None

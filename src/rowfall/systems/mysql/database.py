@@ -138,7 +138,6 @@ class MySQLDatabase(Transactions):
 
     @property
     def native_version(self) -> tuple[int, ...]:
-        """See :class:`rowfall.engines.database.SpeaksNative`."""
         return native.number(str(self.settings["version"]))
 
     @property
@@ -161,7 +160,6 @@ class MySQLDatabase(Transactions):
         return max(1024, min(wire.PACKET, most // 2))
 
     def check(self, *, dry: bool) -> None:
-        """See :meth:`rowfall.engines.database.Database.check`."""
         settings, self.record.dry = self.settings, dry
         if str(settings.get("local_infile", "ON")).upper() in ("OFF", "0"):
             raise self.no_files()
@@ -236,7 +234,6 @@ class MySQLDatabase(Transactions):
         )
 
     def upkeep(self) -> str:
-        """See :meth:`rowfall.engines.database.Database.upkeep`."""
         if self.distributed or not self.columns:
             return ""
         ((indexes, keys, checks, triggers),) = self.ask(
@@ -251,7 +248,6 @@ class MySQLDatabase(Transactions):
         return upkeep(int(indexes), int(keys), int(checks), int(triggers))
 
     def promise(self) -> str:
-        """See :meth:`rowfall.engines.database.Database.promise`."""
         if self.distributed:
             return ""
         # That of the table, or the one that it will be made with.
@@ -284,7 +280,6 @@ class MySQLDatabase(Transactions):
         return self._columns
 
     def existing_table(self) -> ExistingTable | None:
-        """See :meth:`rowfall.engines.database.Database.existing_table`."""
         self._columns = None
         if not self.columns:
             return None
@@ -295,7 +290,6 @@ class MySQLDatabase(Transactions):
         return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns, binary=binary)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
-        """See :meth:`rowfall.engines.database.Database.shown`."""
         return list(map(declared_type, declared))
 
     def _unique(self) -> bool:
@@ -316,7 +310,6 @@ class MySQLDatabase(Transactions):
         return f"{self._database}.{self._table}" + (f" by {by}" if by else "")
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
-        """See :meth:`rowfall.engines.database.Database.prepare`."""
         if statements:
             # Where a rename has stopped half-way the table is missing: an empty one in its place
             # would leave the old rows and the new ones in tables that nobody looks into.
@@ -334,15 +327,12 @@ class MySQLDatabase(Transactions):
 
     @property
     def host(self) -> str:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         return self._login.host
 
     def ping(self) -> None:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         self.ask("SELECT 1")
 
     def fetch_seconds(self, size: int) -> float:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         most = max(1024, int(self.settings.get("max_allowed_packet", wire.PACKET)) // 2)
         began = time.monotonic()
         for _ in range(max(1, -(-size // most))):
@@ -350,25 +340,21 @@ class MySQLDatabase(Transactions):
         return time.monotonic() - began
 
     def make_like(self, table: str) -> None:
-        """See :meth:`rowfall.engines.database.Database.make_like`."""
         if self.ask(self._catalogue(table)):
             like = f"{name(self._database)}.{name(table)}"
             self.do(f"CREATE TABLE {self.whole_name} LIKE {like}")
             self._columns = None
 
     def erase(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.erase`."""
         for one in (self.whole_name, self.record.at):  # SingleStore takes one a statement
             self.do(f"DROP TABLE IF EXISTS {one}")
 
     def loaded(self) -> set[str]:
-        """See :meth:`rowfall.engines.database.Database.loaded`."""
         return self.taking.loaded()  # with --replace all of it is loaded anew
 
     # --- a load that gathers beside the table (``--replace``) ---------------------------------
 
     def gather(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self.record.settle_swap(waits=True)
         self._gathers = name_beside(load, self._table)
         self._gathered = LoadedSplits(
@@ -381,7 +367,6 @@ class MySQLDatabase(Transactions):
         return self._gathered.loaded()
 
     def loaded_by(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         return self.record.loaded_by(load)
 
     def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
@@ -390,16 +375,13 @@ class MySQLDatabase(Transactions):
         self.record.replacement().publish(attempt, self._gathers)
 
     def drop_gathered(self) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         for table in (self._gathers, name_replaced(self._gathers)) if self._gathers else ():
             self.drop_left(table)
 
     def drop_left(self, name: str) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self.record.drop_left(name)
 
     def gathered_tables(self) -> list[tuple[str, str, int]]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         found = []
         for prefix in (GATHERS, REPLACED):
             for (table,) in self.ask(
@@ -418,20 +400,16 @@ class MySQLDatabase(Transactions):
         return self._gathered or self.record
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         return self.record.is_unknown()
 
     def accept(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
         self.record.accept()
 
     def settled(self, attempt: str) -> bool:
-        """See :meth:`rowfall.engines.database.Database.settled`."""
         return self.record.has_ended(attempt)
 
     def forget(self, load_id: str) -> int:
-        """See :meth:`rowfall.engines.database.Database.forget`."""
         return self.record.forget(load_id)
 
     def hold(self, streams: Sequence[str]) -> bool:
@@ -482,7 +460,6 @@ class MySQLDatabase(Transactions):
         return int(self.ask(f"SELECT COUNT(*) FROM {self.whole_name}")[0][0])
 
     def result(self, query: str, *, write: bool) -> Result | None:
-        """See :meth:`rowfall.engines.database.Database.result`."""
         connection = self.take()
         try:
             with connection.cursor() as cursor:
@@ -502,7 +479,6 @@ class MySQLDatabase(Transactions):
     def rows_from(
         self, columns: Sequence[str], low: str, *, quoted: bool, most: int
     ) -> Iterator[Sequence[str]]:
-        """See :class:`rowfall.engines.database.SupportsAsking`."""
         names = [name(column) for column in columns]
         texts = ", ".join(f"CAST({column} AS CHAR)" for column in names)
         value = quote(low) if quoted else low
@@ -540,7 +516,6 @@ class MySQLDatabase(Transactions):
         )
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.Database.binary`."""
         return bulk.binary(columns, self.columns) if self.takes_binary() else None
 
     def insert_statement(self, columns: Sequence[str]) -> str:
@@ -687,11 +662,9 @@ class MySQLDatabase(Transactions):
     # --- the network --------------------------------------------------------------------------
 
     def same_machine(self) -> bool:
-        """See :meth:`rowfall.engines.database.SupportsCompression.same_machine`."""
         return is_loopback(self._login.host) and is_own_name(str(self.settings.get("hostname", "")))
 
     def send_seconds(self, size: int) -> float:
-        """See :meth:`rowfall.engines.database.SupportsCompression.send_seconds`."""
         most = max(1024, int(self.settings.get("max_allowed_packet", wire.PACKET)) // 2)
         # Random, so that nothing on the way makes it much shorter.
         text = base64.b64encode(os.urandom(min(size, most) * 3 // 4)).decode()
@@ -701,7 +674,6 @@ class MySQLDatabase(Transactions):
         return time.monotonic() - began
 
     def pack(self, *, packed: bool) -> None:
-        """See :meth:`rowfall.engines.database.SupportsCompression.pack`."""
         self._packed = packed
         self._sessions.end_idle()
 

@@ -253,7 +253,6 @@ class MySQLSource(DatabaseSource):
         )  # fmt: skip
 
     def native(self) -> NativeTable:
-        """See :class:`rowfall.sources.base.TellingNative`."""
         _ = self.described
         return self._native
 
@@ -272,12 +271,10 @@ class MySQLSource(DatabaseSource):
         return END
 
     def identity(self) -> str:
-        """See :class:`rowfall.sources.base.Identified`."""
         with self._keyed() as (table, ask):
             return remember(table, ask) if table is not None else ""
 
     def check_identity(self, known: str, loaded: Sequence[tuple[int, int]]) -> None:
-        """See :class:`rowfall.sources.base.Identified`."""
         with self._keyed() as (table, ask):
             made = is_another(table, known, ask) if table is not None else ""
         if made:
@@ -458,7 +455,6 @@ class MySQLSource(DatabaseSource):
 
     @property
     def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return f"({self.query}\n) AS rowfall" if self.query else self._name
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
@@ -472,7 +468,6 @@ class MySQLSource(DatabaseSource):
             connection.close()
 
     def cursor_sql(self, column: SourceColumn) -> CursorSql:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         kind, refused = parse_type(column.type).base, ""
         if kind == "UUID":
             refused = "sorts by its last digits"
@@ -505,7 +500,6 @@ class MySQLSource(DatabaseSource):
         )  # fmt: skip
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return name(column.name), f"CAST({name(column.name)} AS CHAR)", ""
 
     def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:

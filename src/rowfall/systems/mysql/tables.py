@@ -63,7 +63,6 @@ class MySQLTables:
         self._sources: dict[str, MySQLSource | RowfallError] = {}
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         where = f"TABLE_SCHEMA NOT IN ({', '.join(map(quote, _SYSTEM))})"
         if self._at.database:
             where = f"TABLE_SCHEMA = {quote(self._at.database)}"
@@ -83,18 +82,15 @@ class MySQLTables:
         ]  # fmt: skip
 
     def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return tables
 
     def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return (
             "the snapshots of all connections are begun together: in one moment where the user "
             "has the right to FLUSH TABLES WITH READ LOCK, else milliseconds apart"
         )
 
     def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         with ThreadPoolExecutor(_ASKING) as pool:
             for table, found in zip(tables, pool.map(self._look, tables), strict=True):
                 if isinstance(found, SourceError) and found.transient:
@@ -105,7 +101,6 @@ class MySQLTables:
         return _EACH.format(refused) if refused else _ONE
 
     def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
         ((most, own),) = self._ask("SELECT @@max_connections, @@max_user_connections")
         ((_, used),) = self._ask("SHOW STATUS LIKE 'Threads_connected'")
         free = int(most) - int(used)
@@ -113,7 +108,6 @@ class MySQLTables:
         return Readers(free, f"the server has {free} connections left")
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         text = self._typed
         if not self._at.database:
             base, mark, query = text.partition("?")
@@ -121,14 +115,12 @@ class MySQLTables:
         return with_table(text, "", table.name)
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         found = self._sources[table.full]
         if isinstance(found, RowfallError):
             raise found
         return found
 
     def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         late = self._sessions.late
         if not late:
             return ()
@@ -138,7 +130,6 @@ class MySQLTables:
         )
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.many.TableSet`."""
         self._sessions.close()
 
     def _look(self, table: FoundTable) -> MySQLSource | RowfallError:

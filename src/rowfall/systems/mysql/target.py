@@ -181,13 +181,11 @@ class MySQLTable(TransactionalTable):
         return not any(one.name in ("bit", "year") or one.computed for one in native.types.values())
 
     def command(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         columns = ", ".join(name(c.name) for c in schema.columns)
         at = f"{name(self.database)}.{name(self.table)}"
         return f"LOAD DATA LOCAL INFILE 'rowfall' INTO TABLE {at} {TSV_LINES} ({columns})"
 
     def command_of_binary(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         columns = ", ".join(name(c.name) for c in schema.columns)
         marks = ", ".join("?" * len(schema.columns))
         return f"INSERT INTO {name(self.database)}.{name(self.table)} ({columns}) VALUES ({marks})"

@@ -73,7 +73,6 @@ class MySQLTransaction(PlainTransaction):
         self._staged: tuple[str, ...] = ()
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """See :meth:`rowfall.engines.database.Transaction.lease`."""
         database, self._attempt = self._database, attempt
         self._connection = self._connection or database.take()
         target = quote(database.taking.target)
@@ -119,19 +118,15 @@ class MySQLTransaction(PlainTransaction):
         return found
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write`."""
         return self._write(columns, replace_escape(rows, *_FORM_FEED))
 
     def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write_text`."""
         return self._write(columns, rows)
 
     def socket(self) -> Socket | None:
-        """See :meth:`rowfall.engines.database.Transaction.socket`."""
         return wire.socket_of(self._connection, self._database.packet)
 
     def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write_sent`."""
         return self._write(columns, iter(()), sent)
 
     def _write(
@@ -161,7 +156,6 @@ class MySQLTransaction(PlainTransaction):
         return done.records
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write_binary`."""
         database = self._database
         try:
             # Between two frames the session waits for the source as LOAD DATA does.
@@ -205,12 +199,10 @@ class MySQLTransaction(PlainTransaction):
         return error
 
     def mark(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.mark`."""
         self._marked = self._added
         self._savepoint("SAVEPOINT rowfall")
 
     def back(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.back`."""
         self._added = self._marked
         self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
 
@@ -221,7 +213,6 @@ class MySQLTransaction(PlainTransaction):
             raise self._database.explained(error, "set a savepoint") from None
 
     def finish(self, rows: int) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.finish`."""
         database = self._database
         if self._staged:
             self._merge()
@@ -272,7 +263,6 @@ class MySQLTransaction(PlainTransaction):
         return f", gained = {self._added}, table_made = {quote(str(made))}, sample = {text}"
 
     def commit(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.commit`."""
         database, connection = self._database, self._connection
         try:
             with connection.cursor() as cursor:
@@ -288,7 +278,6 @@ class MySQLTransaction(PlainTransaction):
         database.leave(connection, clean=True)
 
     def release(self) -> None:
-        """See :meth:`rowfall.engines.database.Transaction.release`."""
         connection, self._connection = self._connection, None
         self._added, self._staged = 0, ()
         if connection is not None:

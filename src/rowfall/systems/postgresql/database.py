@@ -208,7 +208,6 @@ class PostgresDatabase(Transactions):
 
     @property
     def marks(self) -> bool:
-        """See :class:`rowfall.engines.database.Database`."""
         return True
 
     @property
@@ -219,7 +218,6 @@ class PostgresDatabase(Transactions):
         return self._version
 
     def check(self, *, dry: bool) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         ((user, only_read, standby, there, may_create),) = self._rows(
             "SELECT current_user, current_setting('transaction_read_only') = 'on', "
             "pg_is_in_recovery(), to_regnamespace(%s) IS NOT NULL, "
@@ -302,7 +300,6 @@ class PostgresDatabase(Transactions):
         return {"persistence": persistence}
 
     def existing_table(self) -> ExistingTable | None:
-        """See :class:`rowfall.engines.database.Database`."""
         found = self._find()
         if found is None:
             return None
@@ -319,7 +316,6 @@ class PostgresDatabase(Transactions):
         return taken_columns(self._rows, self._oid)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
-        """See :meth:`rowfall.engines.database.Database.shown`."""
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         with self._asking() as connection:
             names = type_names(connection)
@@ -334,17 +330,14 @@ class PostgresDatabase(Transactions):
         return str(self._oid or "")
 
     def upkeep(self) -> str:
-        """See :meth:`rowfall.engines.database.Database.upkeep`."""
         if self._find() is None:
             return ""
         return upkeep(*kept_up(self._rows, self._oid))
 
     def promise(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
         return ""
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         # Of two that make a table at once, in spite of IF NOT EXISTS, one would get an error about
         # the key of pg_type: so it waits.
         lock = f"SELECT pg_advisory_xact_lock(hashtextextended('{RECORD}', 0))".encode()
@@ -373,28 +366,23 @@ class PostgresDatabase(Transactions):
 
     @property
     def host(self) -> str:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         return self._server.host
 
     def ping(self) -> None:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         self._rows("SELECT 1")
 
     def send_seconds(self, size: int) -> float:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         text = base64.b64encode(os.urandom(size * 3 // 4)).decode()
         began = time.monotonic()
         self._rows("SELECT length(%s::text)", text)
         return time.monotonic() - began
 
     def fetch_seconds(self, size: int) -> float:
-        """See :class:`rowfall.engines.database.OverNetwork`."""
         began = time.monotonic()
         self._rows("SELECT repeat('rowfall ', %s)", size // 8)
         return time.monotonic() - began
 
     def make_like(self, table: str) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         like = qualified(self._schema, table)
         if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", like):
             with self._asking() as connection:
@@ -403,13 +391,11 @@ class PostgresDatabase(Transactions):
                 )
 
     def erase(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         names = [self._table, *(self._record_name(unlogged=each) for each in (False, True))]
         with self._asking() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {', '.join(names)}".encode())
 
     def loaded(self) -> set[str]:
-        """See :class:`rowfall.engines.database.Database`."""
         if self._find() is None or not self._recorded():
             return set()
         if self._gathers:  # all of it is loaded anew
@@ -435,14 +421,12 @@ class PostgresDatabase(Transactions):
         return int(oid or 0)
 
     def gather(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self._gathers = name_beside(load, self._name)
         self._find()
         self._into_oid = self._oid_of(self._gathers)
         return self._recorded_of(self._into_oid)
 
     def loaded_by(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self._find()
         return self._recorded_of(self._oid, load)
 
@@ -467,12 +451,10 @@ class PostgresDatabase(Transactions):
             )
 
     def drop_gathered(self) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         if self._gathers:
             self.drop_left(self._gathers)
 
     def drop_left(self, name: str) -> None:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         self._find()
         oid = self._oid_of(name)
         if not oid:
@@ -484,7 +466,6 @@ class PostgresDatabase(Transactions):
                 connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [oid])
 
     def gathered_tables(self) -> list[tuple[str, str, int]]:
-        """See :class:`rowfall.engines.database.SupportsGathering`."""
         names = self._rows(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
             "n.nspname = %s AND relkind = 'r' AND starts_with(relname, %s) ORDER BY 1",
@@ -511,7 +492,6 @@ class PostgresDatabase(Transactions):
         return frozenset(JoinedUuids(rows, self._schema, self.oid).among(ids))
 
     def loaded_among(self, ids: Sequence[str]) -> set[str]:
-        """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
         if self._find() is None or not self._recorded():
             return set()
         wholes = [i.removeprefix(MARK) for i in ids if i.startswith(MARK)]
@@ -530,7 +510,6 @@ class PostgresDatabase(Transactions):
         return found | self.joined.among(i for i in ids if i not in found)
 
     def join_record(self) -> None:
-        """See :meth:`rowfall.engines.database.IndexedRecord.join_record`."""
         found = self._find()
         if found is None or found["persistence"] == "u" or not self._recorded():
             return  # a crash empties a table that is unlogged, and its record
@@ -539,12 +518,10 @@ class PostgresDatabase(Transactions):
         self.joined.take(self.record)
 
     def prune_record(self, days: int) -> None:
-        """See :meth:`rowfall.engines.database.IndexedRecord.prune_record`."""
         if self._find() is not None:
             self.joined.prune(days)
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         if self._find() is None or not self._rows(f"SELECT 1 FROM {self._table} LIMIT 1"):
             return False
         if not self._recorded():
@@ -581,14 +558,12 @@ class PostgresDatabase(Transactions):
         return not self._rows(older.format(self._table), self._oid, self._oid)
 
     def forget_all(self) -> None:
-        """See :meth:`rowfall.engines.database.NoticesEmptied.forget_all`."""
         tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
         with self._asking() as connection, connection.transaction():
             for table in tables:
                 connection.execute(f"DELETE FROM {table} WHERE table_id = %s".encode(), [self._oid])
 
     def accept(self) -> None:
-        """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
         with self._asking() as connection:
             connection.execute(
@@ -602,7 +577,6 @@ class PostgresDatabase(Transactions):
         return bool(self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record))
 
     def settled(self, attempt: str) -> bool:
-        """See :class:`rowfall.engines.database.Database`."""
         if self._find() is None or not self._recorded():
             return False
         with self._asking() as connection:
@@ -620,7 +594,6 @@ class PostgresDatabase(Transactions):
         return found is not None
 
     def hold(self, streams: Sequence[str]) -> bool:
-        """See :meth:`rowfall.engines.database.Database.hold`."""
         names = [name for name in streams if name not in self._held]
         with self._asking() as connection:
             if connection is not self._holder:
@@ -636,11 +609,9 @@ class PostgresDatabase(Transactions):
         return True
 
     def forget(self, load_id: str) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         return self.forget_loads((load_id,))
 
     def forget_loads(self, loads: Collection[str]) -> int:
-        """See :meth:`rowfall.engines.database.IndexedRecord.forget_loads`."""
         if not loads or self._find() is None or not self._recorded():
             return 0
         tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
@@ -654,12 +625,10 @@ class PostgresDatabase(Transactions):
             )
 
     def count(self) -> int:
-        """See :class:`rowfall.engines.database.Database`."""
         ((count,),) = self._rows(f"SELECT count(*) FROM {self._table}")
         return int(count)
 
     def result(self, query: str, *, write: bool) -> Result | None:
-        """See :class:`rowfall.engines.database.Database`."""
         text = query.strip().rstrip(";")
         with self._asking() as connection:
             if not write:
@@ -682,7 +651,6 @@ class PostgresDatabase(Transactions):
     def rows_from(
         self, columns: Sequence[str], low: str, *, quoted: bool, most: int
     ) -> Iterator[Sequence[str]]:
-        """See :class:`rowfall.engines.database.SupportsAsking`."""
         names = [identifier(name) for name in columns]
         texts = ", ".join(f"{name}::text" for name in names)
         value = literal(low) if quoted else low
@@ -706,7 +674,6 @@ class PostgresDatabase(Transactions):
         )
 
     def takes_binary(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.takes_binary`."""
         if self._find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
@@ -715,7 +682,6 @@ class PostgresDatabase(Transactions):
         )  # fmt: skip
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.Database.binary`."""
         return binary_of(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:
@@ -754,7 +720,6 @@ class PostgresDatabase(Transactions):
         raise no_key_to_replace(f"{self._schema}.{self._name}", what)
 
     def close(self) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
         self.cancel_all()
         with self._guard:
             for connection in (self._main, *self._idle):

@@ -143,26 +143,21 @@ class PostgresSource(DatabaseSource):
 
     @property
     def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         return self._catalogue.relation if self._catalogue is not None else ""
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._asked() as catalogue:
             return catalogue.ask(query)
 
     def cursor_sql(self, column: SourceColumn) -> CursorSql:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._asked() as catalogue:
             return catalogue.cursor_sql(column.name, parse_type(column.type).base)
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._asked() as catalogue:
             return catalogue.key_sql(column.name)
 
     def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._asked() as catalogue:
             count = count_ranges(catalogue.size)
             return catalogue.sample(
@@ -172,7 +167,6 @@ class PostgresSource(DatabaseSource):
     # --- rows -------------------------------------------------------------------------------------
 
     def native(self) -> NativeTable:
-        """See :class:`rowfall.sources.base.TellingNative`."""
         found, catalogue = self.described, self._catalogue
         types = {c.name: c.native for c in found.columns if c.native is not None}
         holds = catalogue is not None and catalogue.key_holds

@@ -88,7 +88,6 @@ class PostgresTables:
         self._shared: dict[str, SharedTable | RowfallError] = {}
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         with self._said():
             rows = self._ask(_LIST)
         names = {oid: f"{schema}.{name}" for schema, name, _, _, oid, *_ in rows}
@@ -111,15 +110,12 @@ class PostgresTables:
         return found
 
     def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return tables
 
     def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return _MOMENT
 
     def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         connection = self._connection()
         looked: dict[str, Catalogue] = {}
         empties = self._options.null_lists is not None
@@ -148,24 +144,20 @@ class PostgresTables:
         return _MOMENT
 
     def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
         with self._said():
             ((free,),) = self._ask(_ROOM)
         return Readers(max(1, int(free)), f"the server has {max(0, int(free))} connections left")
 
     def address(self, table: FoundTable) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
         return with_table(self._typed, "" if table.visible else table.schema, table.name)
 
     def open(self, table: FoundTable, options: Options) -> Source:
-        """See :class:`rowfall.sources.many.TableSet`."""
         shared = self._shared[table.full]
         if isinstance(shared, RowfallError):
             raise shared
         return PostgresSource([self.address(table)], options, shared)
 
     def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         if self._readers.renewed:
             return (
                 "the server has ended the snapshot: tables that were read afterwards are of a "
@@ -174,7 +166,6 @@ class PostgresTables:
         return ()
 
     def close(self) -> None:
-        """See :class:`rowfall.sources.many.TableSet`."""
         if self._asking is not None:
             self._asking.close()
         self._readers.close()

@@ -56,7 +56,6 @@ class PostgresTarget(TransactionalTable):
         return schema, name
 
     def column_type(self, column: Column) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return declared_type(column)
 
     def written_type(self, column: Column) -> str:
@@ -75,7 +74,6 @@ class PostgresTarget(TransactionalTable):
         return f"Nullable({found})" if type_.nullable else found
 
     def written(self, column: Column) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         type_, name = parse_type(column.type), sql.name(column.name)
         if column.binary and type_.base in STRINGS:
             return _hex(name)
@@ -96,20 +94,17 @@ class PostgresTarget(TransactionalTable):
         return ""
 
     def only_engine_writes(self, column: Column) -> bool:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         # Whose end it cuts as the engine does.
         cut = parse_type(column.type).base == "FixedString" and not column.binary
         return not cut and super().only_engine_writes(column)
 
     def writes_binary(self, schema: Schema) -> bool:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         native = schema.layout.native
         types = {} if native is None else native.types
         return all(takes_binary(types[c.name].name, c.type) for c in schema.columns
                    if c.name in types)  # fmt: skip
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """See :class:`rowfall.targets.base.Target`."""
         long = [c.name for c in schema.columns if len(c.name.encode()) > _LONGEST]
         if long:
             raise UsageError(
@@ -122,13 +117,11 @@ class PostgresTarget(TransactionalTable):
         return (SqlText.of(f"CREATE {kind} IF NOT EXISTS {at} (\n{columns}\n)"),)
 
     def command(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         names = ", ".join(identifier(c.name) for c in schema.columns)
         at = qualified(self.database, self.table)
         return f"COPY {at} ({names}) FROM STDIN"
 
     def command_of_binary(self, schema: Schema) -> str:
-        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return f"{self.command(schema)} (FORMAT binary)"
 
 

@@ -56,7 +56,6 @@ class PostgresTransaction(PlainTransaction):
         self._taken = self._marked = 0
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """See :class:`rowfall.engines.database.Transaction`."""
         import psycopg
 
         # In one order everywhere: two that ask for several of the same never wait for each other.
@@ -118,12 +117,10 @@ class PostgresTransaction(PlainTransaction):
         )
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
         with self._database.translated():
             return self._copy(columns, "", replace_escape(rows, *_ZERO))
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.Transaction.write_binary`."""
         try:
             with self._database.translated():
                 return self._copy(columns, " (FORMAT binary)", framed(rows))
@@ -148,12 +145,10 @@ class PostgresTransaction(PlainTransaction):
             return cursor.rowcount
 
     def mark(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         self._marked = self._taken
         self._savepoint("SAVEPOINT rowfall")
 
     def back(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         self._taken = self._marked
         self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
 
@@ -162,7 +157,6 @@ class PostgresTransaction(PlainTransaction):
             self._connection.execute(text.encode())
 
     def finish(self, rows: int) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
         with self._database.translated():
             if self._on_conflict != ERROR and self._taken:
                 rows = self._merge()
@@ -200,7 +194,6 @@ class PostgresTransaction(PlainTransaction):
         ).rowcount
 
     def commit(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         import psycopg
 
         try:
@@ -233,14 +226,12 @@ class PostgresTransaction(PlainTransaction):
             self._database.lost()
 
     def cancel(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         import psycopg
 
         with contextlib.suppress(psycopg.Error, OSError):
             self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
     def release(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
         self._rollback()
         if not self._connection.closed:
             self._database.give_back(self._connection)

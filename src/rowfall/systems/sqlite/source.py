@@ -210,12 +210,10 @@ class SQLiteSource(FileDatabaseSource):
     # --- a column that is followed ----------------------------------------------------------------
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         with self._file.asking() as cursor:
             return rows(cursor.connection, query)
 
     def cursor_sql(self, column: SourceColumn) -> CursorSql:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         own, type_ = identifier(column.name), parse_type(column.type).base
         if type_ in ("Date32", "DateTime64"):  # by their texts, whatever SQLite keeps
             digits = _SIX_DIGITS if type_ == "DateTime64" else "{0}"
@@ -233,14 +231,12 @@ class SQLiteSource(FileDatabaseSource):
         return CursorSql(own, text="CAST({x} AS TEXT)", values=True, unique=unique, indexed=leads)
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
         own = identifier(column.name)
         return own, f"CAST({own} AS TEXT)", ""
 
     # --- rows -------------------------------------------------------------------------------------
 
     def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
-        """See :class:`rowfall.sources.base.Numbered`."""
         places = super().numbers(split, lines)
         if not self._rowid:
             return places

@@ -17,7 +17,6 @@ class SQLiteTables(TablesInFile):
     _reader, _source = READER, SQLiteSource
 
     def list_tables(self) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
         with self._file.asking() as cursor:
             found = list_tables(cursor.connection)
         return [FoundTable("", name, kind) for name, (kind, _, _) in found.items()]
