@@ -141,6 +141,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out_cases(config, items)
     if not config.getoption("loadgroup", default=False):
         return
+    for item in items:  # a test of two groups, for which pytest-xdist makes a third one
+        test, _, group = item.nodeid.partition("@")
+        for cluster in set(group.split("_")).intersection(CLUSTERS):
+            item._nodeid = f"{test}@{cluster}"
     apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
     if apart:
         raise pytest.UsageError(f"pytest-xdist has put {apart[0].nodeid} into no group")

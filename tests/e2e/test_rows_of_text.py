@@ -44,6 +44,31 @@ def test_nor_is_it_an_error_behind_the_sample(shell: Shell, type_: str) -> None:
     assert found.endswith("2\t\\N\n")
 
 
+def test_it_is_null_where_bad_rows_are_left_out(shell: Shell) -> None:
+    given = ("--schema", "id UInt32, note Nullable(String)", "--max-errors", "1")
+    assert values(shell, "id,note\n1,x\nno number,y\n3,", *given) == "1\tx\n3\t\\N\n"
+
+
+def test_it_is_null_beside_a_file_with_a_bad_row(shell: Shell) -> None:
+    """A second try with line breaks in strings read it as an empty string."""
+    shell.write("in/a.csv", "id,note\n1,x\n2,")
+    shell.write("in/b.csv", "id,note\n3\n4,")
+    given = ("--schema", "id UInt32, note Nullable(String)", "--decoder", "never")
+    shell.ends(1, "load", "in/*.csv", "--table", "t", *given)
+    assert shell.rows("SELECT * FROM t ORDER BY ALL") == [[1, "x"], [2, None]]
+
+
+def test_it_is_null_in_files_with_other_last_columns(shell: Shell) -> None:
+    """One of two such files was refused for it."""
+    shell.write("in/a.csv", "id,a,b\n1,x,true\n2,y,")
+    shell.write("in/b.csv", "id,b,a\n3,true,x\n4,true,")
+    given = ("--schema", "id UInt32, a Nullable(String), b Nullable(Bool)", "--decoder", "never")
+    shell.ok("load", "in/*.csv", "--table", "t", *given)
+    assert shell.rows("SELECT * FROM t ORDER BY ALL") == [
+        [1, "x", True], [2, "y", None], [3, "x", True], [4, None, True]
+    ]  # fmt: skip
+
+
 def test_quoted_empty_strings_stay_beside_it(shell: Shell) -> None:
     """In one file nobody can tell the two: it is refused, and a line end helps."""
     given = ("--schema", "a UInt32, b Nullable(String)", "--format", "CSVWithNames")

@@ -133,7 +133,9 @@ def test_a_long_statement_goes_in_front_of_packed_stdin(lake: Lake, packer: str)
     rows = [",".join(str(row * n) for n in range(count)) for row in range(3)]
     lake.shell.write("a.csv", "\n".join([",".join(names), *rows]) + "\n")
     pack = "cat" if packer == "cat" else f"{packer} -c"
-    done = typed(lake.shell, f"{pack} a.csv | rowfall load - --to {lake.to} --table t")
+    # What these two pack cannot be looked at before the engine unpacks it.
+    named = " --format CSVWithNames" if packer in ("zstd", "lz4") else ""
+    done = typed(lake.shell, f"{pack} a.csv | rowfall load - --to {lake.to} --table t{named}")
     assert done.code == 0, done.err
     total = " + ".join((names[0], names[1], names[-1]))
     assert lake.row(f"SELECT count(), sum({total}) FROM {{db}}.t") == [3, 3 * count]
@@ -703,7 +705,7 @@ def progress(lake: Lake, to: str, source: str, *options: str) -> list[tuple[int,
         "    if isinstance(e, Progressed): print(e.bytes, e.rows)\n"
         "from rowfall.cli.load import load\n"
         "from rowfall.cli.output import CommandOutput\n"
-        "CommandOutput.listener = lambda self, busy=None: Heard()\n"
+        "CommandOutput.listener = lambda self, busy=None, ask=False: Heard()\n"
         "class Heard:\n"
         "    def __enter__(self): return hear\n"
         "    def __exit__(self, *_): pass\n"
@@ -721,12 +723,12 @@ def progress(lake: Lake, to: str, source: str, *options: str) -> list[tuple[int,
 @pytest.mark.long
 def test_plan_touches_nothing(lake: Lake) -> None:
     three_files(lake)
-    text = lake.ok("plan", "in/*.csv", "--table", "t").out
+    text = lake.ok("plan", "in/*.csv", "--table", "t", "-v").out
     for piece in ("server, ClickHouse 24.", "push: this machine reads", "CREATE TABLE", "because"):
         assert piece in text
     lake.ok("plan", "generate://trips?rows=10", "--atomic", "--wait", "merges=3")
     lines = lake.ok("plan", "generate://trips?rows=10", "--replace", "--force").out.splitlines()
-    assert max(len(line) for line in lines[: lines.index("SQL of one statement")]) <= 80
+    assert max(len(line) for line in lines) <= 80
     assert lake.tables() == set()
     assert not (lake.shell.cli.home / "state").exists()
     lake.ok("load", "in/f1.csv", "--table", "t")

@@ -317,12 +317,14 @@ class FileChecks:
 
     Attributes:
         ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.text.whole_rows`.
+        open_end: name of the last field, which the end of each file leaves empty: that is NULL.
         loose_blanks: blanks may stand behind quotes and around numbers, see there.
         footers_fit: the footers of all files were compared with the columns, see
             :mod:`rowfall.schema.types.footers`.
     """
 
     ends_known: bool = False
+    open_end: str = ""
     loose_blanks: bool = False
     footers_fit: bool = False
 

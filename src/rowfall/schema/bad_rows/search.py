@@ -673,7 +673,11 @@ class BadRows:
                     return replace(schema, checks=replace(schema.checks, ends_known=True))
             refuses = encoding.is_csv and strict_reading.refuses_line_breaks(schema)
             if refuses and self._quotes_are_closed(splits):
-                return strict_reading.with_line_breaks(schema, encoding)
+                held, last = (
+                    strict_reading.with_line_breaks(schema, encoding),
+                    schema.checks.open_end,
+                )
+                return with_open_end(held, encoding, last) if last else held
         except RowfallError:
             pass  # an object that cannot be read to its end; the search will say which
         return None
@@ -889,7 +893,9 @@ class BadRows:
         if self._options.select:  # types are those of what is read, whatever the table has
             schema = replace(schema, exists=False, layout=replace(schema.layout, keys=()))
         schema = strict_reading.with_integers_as_text(schema, self._encoding)
-        return BadRowSearch(self._source, self._encoding, schema, self._ask)
+        return BadRowSearch(
+            self._source, self._encoding, schema, self._ask, frozenset(self._open_ends)
+        )
 
     def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return self._engine.ask(text, settings, lane=LANE)

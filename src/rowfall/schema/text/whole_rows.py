@@ -285,7 +285,8 @@ def with_open_end(schema: Schema, encoding: Encoding, name: str) -> Schema:
         [_or_null(c, encoding) if c.source == name else c for c in schema.reads],
         schema.times, encoding.kind,
     )  # fmt: skip
-    return replace(schema.with_reads(columns), checks=replace(schema.checks, ends_known=True))
+    checks = replace(schema.checks, ends_known=True, open_end=name)
+    return replace(schema.with_reads(columns), checks=checks)
 
 
 def _or_null(column: Column, encoding: Encoding) -> Column:
