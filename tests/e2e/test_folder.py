@@ -11,7 +11,7 @@ import pytest
 
 from e2e.tools import Shell, csv
 from rowfall.deliver.decode import PIPES
-from rowfall.schema.bad_rows.search import REJECTS
+from rowfall.schema.bad_rows.rejects import REJECTS
 from rowfall.systems.clickhouse.embedded import LOCK_NAME
 from rowfall.targets.base import LEDGER_NAME
 

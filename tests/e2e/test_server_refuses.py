@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import rowfall.ledger.ledger
+import rowfall.ledger.store
 from e2e.lake import RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import Account, ClickHouse
@@ -477,7 +477,7 @@ def test_a_ledger_of_a_newer_rowfall(lake: Lake) -> None:
 
 def test_a_locked_ledger(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.ok("load", TEN)
-    monkeypatch.setattr(rowfall.ledger.ledger, "BUSY_SECONDS", 1.0)
+    monkeypatch.setattr(rowfall.ledger.store, "BUSY_SECONDS", 1.0)
     db = sqlite3.connect(ledger(lake), isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
     try:

@@ -25,7 +25,7 @@ from kills import CHANGES, children  # beside this script
 from rowfall.cli import main
 from rowfall.deliver import build
 from rowfall.engines.file_database import FileDatabase, FileTransaction
-from rowfall.ledger.ledger import LedgerStore
+from rowfall.ledger.store import LedgerStore
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.duckdb.database import DuckDBDatabase

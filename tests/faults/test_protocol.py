@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.delivery import Delivery
     from rowfall.contracts.session import Session
     from rowfall.publish.staging_tables import StagingTables
-    from rowfall.schema.bad_rows.search import BadRows
+    from rowfall.schema.bad_rows.rejects import BadRows
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = target_key("d", TARGET)

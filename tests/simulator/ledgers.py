@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rowfall.ledger.ledger import VERSION
+from rowfall.ledger.store import VERSION
 
 # Emptied: a new one compiles every statement again, which takes a fifth of a run.
 _free: list[Ledger] = []

@@ -54,7 +54,7 @@ from simulator.network import Connection
 
 if TYPE_CHECKING:
     from rowfall.run.fleet import Worker
-    from rowfall.schema.bad_rows.search import BadRows
+    from rowfall.schema.bad_rows.rejects import BadRows
     from rowfall.sources.base import Source
     from simulator.world import Process, World
 

@@ -23,7 +23,7 @@ import rowfall.destinations.clickhouse
 import rowfall.publish
 import rowfall.run.load
 from rowfall.core import disk
-from rowfall.ledger import leases, ledger, team
+from rowfall.ledger import leases, store, team
 from simulator import fleet
 
 if TYPE_CHECKING:
@@ -225,10 +225,10 @@ def installed() -> Iterator[None]:
                     put(module, name, stand_in)
     # Where it is imported late.
     put(concurrent.futures, "ThreadPoolExecutor", _Pool)
-    change = ledger.LedgerStore.change
+    change = store.LedgerStore.change
 
     @contextmanager
-    def change_here(self: ledger.LedgerStore) -> Iterator[Any]:
+    def change_here(self: store.LedgerStore) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
         what = sys._getframe(2).f_code.co_name
         _here().before_record(what)
@@ -236,9 +236,9 @@ def installed() -> Iterator[None]:
             yield db
         _here().after_record(what)
 
-    put(ledger.LedgerStore, "change", change_here)
+    put(store.LedgerStore, "change", change_here)
     put(disk, "make_folder", lambda path, mode: None)
-    put(ledger, "_make_file", lambda path: None)
+    put(store, "_make_file", lambda path: None)
     put(disk, "changed_at", lambda path: _here().server.changed_at(str(path)))
     put(disk, "is_past", lambda moment: True)
     put(leases, "this_process", lambda: _here().this_process())

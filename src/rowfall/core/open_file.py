@@ -46,6 +46,11 @@ class OpenFile:
         finally:
             self._close(cursor)
 
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a question."""
+        with self.asking() as cursor:
+            return list(cursor.execute(query, values).fetchall())
+
     def _close(self, connection: Any) -> None:
         """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
         with contextlib.suppress(RowfallError), self._translated():

@@ -24,7 +24,7 @@ from rowfall.deliver.pull import Pull
 from rowfall.engines.base import NETWORK_ERROR, Tick, on_all, started_within
 from rowfall.engines.database import Database, FileLayout
 from rowfall.plan.decoding import read_encoding
-from rowfall.plan.transport import LZ4, ZLIB
+from rowfall.plan.links import LZ4, ZLIB
 from rowfall.schema.text.headers import Headers
 from rowfall.systems.clickhouse.target import Table
 

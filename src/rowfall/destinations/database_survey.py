@@ -15,7 +15,7 @@ from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SpeaksNative, SupportsCompression
-from rowfall.plan import transport
+from rowfall.plan import links
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema.column_options import read_column_options
 from rowfall.schema.projection import Scan
@@ -126,7 +126,7 @@ def _link(session: Session, database: Database) -> NetworkLink | None:
     """Return the network to a database whose protocol can be compressed; None for others."""
     if not isinstance(database, SupportsCompression):
         return None
-    if not transport.measures_link(session.options):
+    if not links.measures_link(session.options):
         return NetworkLink()
     near = database.same_machine()
     return NetworkLink(near, None if near else rate_of(database.send_seconds))

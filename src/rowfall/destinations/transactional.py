@@ -41,7 +41,8 @@ from rowfall.engines.database import Database, SplitRecord, SupportsGathering
 from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import Ledger, target_key
 from rowfall.plan import attempts
-from rowfall.plan.transport import choose_text_writer, pack_by_link
+from rowfall.plan.links import pack_by_link
+from rowfall.plan.transport import choose_text_writer
 from rowfall.plan.upserts import key_of
 from rowfall.publish.transaction import (
     TransactionLeases,

@@ -29,7 +29,7 @@ from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
-from rowfall.schema.bad_rows.search import BadRows
+from rowfall.schema.bad_rows.rejects import BadRows
 from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
 from rowfall.schema.projection import Scan
 from rowfall.schema.text.file_ends import matters, open_ended

@@ -126,8 +126,7 @@ class FileDatabase(Transactions):
         """Return the rows of a question; none where there is no file: :meth:`prepare` makes it."""
         if not self.file.is_open and not os.path.exists(self.path):
             return []
-        with self.file.asking() as cursor:
-            return list(cursor.execute(text, values).fetchall())
+        return self.file.rows(text, *values)
 
     def check(self, *, dry: bool) -> None:
         self.read_only(only=dry)

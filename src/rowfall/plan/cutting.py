@@ -19,17 +19,18 @@ from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, Part, Split
-from rowfall.core.model import Choice, Column, Encoding, Kind, Schema
+from rowfall.core.model import ENGINE, Choice, Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
-from rowfall.plan import balance, transport
+from rowfall.decoder import rewriting
+from rowfall.plan import balance
 from rowfall.plan.reach import source_reader
-from rowfall.plan.transport import decoder_may_parse, ranges_refused, ranges_refused_by
+from rowfall.plan.transport import decoder_may_parse
 from rowfall.schema.text.records import find_record, header_line, header_names
-from rowfall.schema.types import reader_settings
+from rowfall.schema.types import reader_settings, strict_reading
 from rowfall.sources.base import Ranged, Source
 
 # Bytes that hold any header.
@@ -132,7 +133,7 @@ def _kept_whole(facts: FirstFacts, count: int, reason: str) -> str:
 
 def _begun(facts: FirstFacts, known: Collection[str], key: str) -> set[int]:
     """Return the files of which ranges are loaded."""
-    if not known or not transport.cuts_files(facts):
+    if not known or not cuts_files(facts):
         return set()
     listing = facts.listing
     large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)
@@ -436,3 +437,58 @@ def _ranges_between(
         yield Split(
             "", split.uri, split.version, at[last] - at[first], rows[first], rows[last], part
         )
+
+
+# --- whether files are cut at all -----------------------------------------------------------------
+
+
+def cuts_files(facts: FirstFacts) -> bool:
+    """Tell whether ranges of files are splits: of one embedded engine the pipes share a file."""
+    return facts.placement != "embedded" or facts.destination.takes_text
+
+
+def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
+    """Return the reason that no parser can cut any file; None where it depends on the file."""
+    encoding, views = facts.encoding, facts.table.views.names
+    if facts.sharding is not None:
+        return "every file holds rows of all shards, by the sharding key"
+    if encoding is None or not cuts_files(facts) or options.method != "local":
+        return "there are no files"
+    if options.force:
+        return "--force loads files as they are"
+    if options.max_errors or options.max_error_ratio:
+        return "bad rows are counted and shown by the lines of whole files"
+    if options.direct:
+        return "--direct has no staging in which the rows of a range are counted"
+    if views:
+        return f"the table feeds materialized views ({', '.join(views)})"
+    if encoding.format == "Parquet":
+        return None
+    if facts.rows_refused:
+        return (
+            f"what rowfall-decode declines of a range is sent from here, and {facts.rows_refused}"
+        )
+    return _not_cut(encoding, facts.schema)
+
+
+def _not_cut(encoding: Encoding, schema: Schema) -> str | None:
+    """Return the reason that files of this encoding cannot be cut into ranges; None if they can."""
+    if encoding.dialect is not None:
+        return f"{rewriting.describe(encoding.dialect)} is rewritten from its beginning"
+    if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
+        return (
+            f"{encoding.compression} can be unpacked from its beginning only; several smaller "
+            "files, or plain ones, can be loaded by several shards"
+        )
+    if encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return f"{encoding.format} is read from its beginning to its end"
+    if encoding.is_csv and strict_reading.holds_line_breaks(schema.columns):
+        return "its fields hold line breaks, so no place shows that a record ends there"
+    return None
+
+
+def ranges_refused_by(parser: Choice, facts: FirstFacts) -> str | None:
+    """Return the reason that the chosen parser cannot read ranges of text; None if it can."""
+    if parser.value == ENGINE and facts.encoding is not None and facts.encoding.format != "Parquet":
+        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
+    return None

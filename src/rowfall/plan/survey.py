@@ -45,7 +45,7 @@ from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.core.version import __version__
 from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import ExistingTable, on_all
-from rowfall.plan import attempts, cutting, transport
+from rowfall.plan import attempts, built_parts, cutting, links, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import loaded_under_other_names
 from rowfall.plan.partial import first_files
@@ -408,7 +408,7 @@ def _ask_decoders(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...
 
 def _ask_ways_back(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
     """Ask servers whether they reach this machine, where they are to take over parts from it."""
-    if facts.reach is None or not transport.spares_servers(session.options):
+    if facts.reach is None or not built_parts.spares_servers(session.options):
         return facts.writers
     address = session.options.build_address
 
@@ -422,7 +422,7 @@ def _ask_ways_back(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ..
 
 def _ask_links(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
     """Measure the network to servers that rows may be pushed to, if compression depends on it."""
-    if facts.rows_refused or not transport.measures_link(session.options):
+    if facts.rows_refused or not links.measures_link(session.options):
         return facts.writers
     if not transport.may_push(facts, session.options):
         return facts.writers

@@ -8,13 +8,11 @@ on its files: that is :func:`sent_as`, which deliveries ask again for each attem
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from urllib.parse import quote_plus
 
-from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.contracts.facts import FirstFacts, LoadFacts, NetworkLink, Reach, ShardingFacts
-from rowfall.core import formats, sql, units
+from rowfall.contracts.facts import FirstFacts, LoadFacts, Reach
+from rowfall.core import formats, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Split
@@ -23,7 +21,6 @@ from rowfall.core.model import (
     ENGINE,
     HERE,
     INSIDE,
-    NOT_SPARED,
     PULL,
     PUSH,
     Choice,
@@ -33,25 +30,21 @@ from rowfall.core.model import (
     Sorting,
     Transport,
 )
-from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.core.patterns import regex
+from rowfall.core.options import FILTER, Options
 from rowfall.core.sqltext import SqlText
-from rowfall.core.type_names import parse_type, without_nested
+from rowfall.core.type_names import parse_type
 from rowfall.decoder import rewriting
 from rowfall.decoder.installed import PROGRAM
-from rowfall.engines.base import ExistingTable
-from rowfall.plan import attempts, decoding, keys, table_definition
-from rowfall.plan.statements import insert_raw, is_json
+from rowfall.plan import attempts, decoding
+from rowfall.plan.built_parts import choose_parts, not_built, spares_servers, why_too_few
+from rowfall.plan.links import LZ4, ZLIB, compress_by_link
+from rowfall.plan.sharding import choose_sharding
+from rowfall.plan.sorting import choose_sorting, sorted_elements
+from rowfall.plan.statements import insert_raw
 from rowfall.schema.text.united_headers import lacks_columns
-from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Addressed, Source, Streamed
 from rowfall.sources.compression import compression_of
 from rowfall.targets.transactional import TransactionalTable
-
-LZ4, ZLIB, NONE = "lz4", "zlib", "none"
-"""Answers of ``--compress``."""
-ANY = "any"
-"""The value of :attr:`rowfall.core.model.Transport.sharding` without a key."""
 
 
 def choose_transport(
@@ -69,19 +62,19 @@ def choose_transport(
     """
     todo = facts.todo
     delivery, parser = reading
-    parts = _choose_parts(facts, options, parser)
+    parts = choose_parts(facts, options, parser)
     built = parts.value == PROGRAM
     if built:
         delivery = Choice(BUILD, parts.reason)
-    sorted_by = _sorted_elements(facts) if built else ()
+    sorted_by = sorted_elements(facts) if built else ()
     if sorted_by:
         sort = Sorting("sorted", "parts are in the order of the table's key", sorted_by)
     else:
-        sort = _choose_sorting(facts, options, parser)
+        sort = choose_sorting(facts, options, parser)
     if built and facts.sharding is not None:
         sharding = Choice(FILTER, f"{PROGRAM} finds the shard of each row, and each gets its parts")
     else:
-        sharding = _choose_sharding(facts, options, delivery, parser, todo)
+        sharding = choose_sharding(facts, options, delivery, parser, todo)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
     text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
     fallback = Choice(PULL, "the engine that stores the rows can read the source")
@@ -152,7 +145,7 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     reach, wish = facts.reach, options.decoder
     if reach is not None and spares_servers(options):
         here = Choice(HERE, "it parses for a quarter of the CPU that the engine takes")
-        if (_not_built(facts, options, here) or _why_too_few(facts, options)) is None:
+        if (not_built(facts, options, here) or why_too_few(facts, options)) is None:
             return Choice(PUSH, "the servers are spared"), here
     delivery = choose_delivery(reach, options)
     if wish == "never":
@@ -282,8 +275,8 @@ def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
         return None if facts.destination.builds_parts else "rows go into no folder"
     if options.build == "off":
         return "--build off"
-    why = _not_built(facts, options, Choice(HERE, ""))
-    return why or _why_too_few(facts, options)
+    why = not_built(facts, options, Choice(HERE, ""))
+    return why or why_too_few(facts, options)
 
 
 def _why_not_inside(facts: FirstFacts, reach: Reach) -> str | None:
@@ -439,107 +432,7 @@ def _not_raw(split: Split, encoding: Encoding) -> str | None:
     return None
 
 
-# --- sorting of blocks ---------------------------------------------------------------------------
-
-_TUPLE = regex(r"(?:tuple)?\((.*)\)", re.S)
-
-
-def sorting_key(schema: Schema, existing: ExistingTable | None) -> str:
-    """Return ``a, b``: the key of the table that is there, or of the one that will be made."""
-    if schema.exists:
-        return existing.sorting_key if existing else ""
-    order = schema.layout.order_by
-    found = _TUPLE.fullmatch(order.strip())
-    return found[1] if found else order
-
-
-def _sorted_elements(facts: LoadFacts) -> tuple[str, ...]:
-    """Return the elements of the key by which rowfall-decode sorts the rows of parts."""
-    names = {column.name for column in facts.schema.columns}
-    listed = keys.sorting_elements(sorting_key(facts.schema, facts.table.existing))
-    named = ((sql.identifier(element), element) for element in listed)
-    return tuple(name if name in names else element for name, element in named)
-
-
-def _choose_sorting(facts: LoadFacts, options: Options, parser: Choice) -> Sorting:
-    """Decide which columns rowfall-decode sorts blocks by, before they are sent.
-
-    ``auto`` sorts wherever it can: that took less CPU in all that was measured
-    (:func:`rowfall.plan.decoding.sort_columns`).
-
-    Raises:
-        UsageError: ``--presort on``, and it cannot.
-    """
-    wish = options.presort
-    if wish == "off":
-        return Sorting("unsorted", "--presort off")
-    found: tuple[int, ...] = ()
-    if parser.value == ENGINE:
-        why = f"the engine parses: {parser.reason}"
-    elif not facts.destination.makes_parts:
-        why = "rows go into no table"
-    else:
-        key = sorting_key(facts.schema, facts.table.existing)
-        found = decoding.sort_columns(key, facts.schema)
-        if facts.schema.projection is not None:
-            found = ()
-        why = f"the table's key is ({key}), not just flat columns of the load" if key else ""
-        why = why or "the table has no key"
-        if facts.schema.projection is not None:
-            why = "the engine selects the columns"
-    if found:
-        names = tuple(facts.schema.columns[n].name for n in found)
-        return Sorting("sorted", "the engine would spend more CPU on its own sort", names)
-    if wish == "auto":
-        return Sorting("unsorted", why)
-    raise UsageError(f"blocks cannot be sorted: {why}", hint="Leave out --presort on.")
-
-
-# --- finished parts ------------------------------------------------------------------------------
-
-# Fewer rows take as long both ways (docs/decisions/0035-default-layout.md).
-_LEAST_BUILT_BYTES = 10 << 20
-# Files of wide parts that are smaller cost more than their rows.
-_LEAST_FILE_BYTES = 64 << 10
-_NEW_TABLE = table_definition.Definition((), "MergeTree")
-# Settings of an INSERT that apply to parts that are made here, too.
-_PART_SETTINGS = frozenset(
-    {
-        "max_insert_threads",
-        "max_partitions_per_insert_block",
-        "min_insert_block_size_rows",
-        "min_insert_block_size_bytes",
-    }
-)
-
-
-def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
-    """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
-
-    The parts are what the embedded engine would write for the same blocks. What it would make
-    besides the columns of the load it makes in staging (:mod:`rowfall.plan.table_definition`);
-    tables that ask for anything else are left to it.
-
-    Raises:
-        UsageError: ``--build on``, and it cannot.
-    """
-    wish = options.build
-    if facts.reach is not None and wish == "auto" and not options.spare_servers:
-        return Choice(ENGINE, NOT_SPARED)
-    why = _not_built(facts, options, parser)
-    if wish == "on" and why is not None:
-        raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
-    if wish == "off":
-        return Choice(ENGINE, "--build off")
-    why = why or _why_too_few(facts, options)
-    if parser.value == ENGINE and wish == "auto" and why is None:
-        # CPU seconds, handed over and not: 20 M trips of three numbers 0.6 and 1.2, 1 M taxi rows
-        # of 51 columns, 20 of them strings, 2.4 and 1.8.
-        texts = [c.name for c in facts.schema.columns if decoding.holds_text(c)]
-        why = f"strings ({texts[0]}) would be copied once more" if texts else None
-    if why is not None:
-        return Choice(ENGINE, why)
-    return Choice(PROGRAM, "the engine then neither sorts nor compresses a row")
+# --- text that another database takes -----------------------------------------------------------
 
 
 def choose_text_writer(facts: LoadFacts, target: TransactionalTable, parser: Choice) -> Choice:
@@ -576,439 +469,3 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
     read = decoding.read_encoding(source, encoding)
     local = not (source.remote or isinstance(source, Streamed)) and source.replayable
     return local or (read is not None and decoding.makes(read))
-
-
-def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
-    """Return the reason (few rows, small files) to let the engine write the parts; None if none."""
-    rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
-    if rows is None:
-        return None
-    schema, size = facts.schema, rows * facts.schema.row_bytes
-    files = schema.layout.partitions * len(schema.columns)
-    if schema.layout.partitions > 1 and size < _LEAST_FILE_BYTES * files:
-        table, filled = facts.table.existing, {column.name for column in schema.columns}
-        # What a new table asks for is the default.
-        found = table_definition.parse(table.create_query) if table else _NEW_TABLE
-        each = (size / schema.layout.partitions, rows / schema.layout.partitions)
-        if found is None or not table_definition.are_compact(found, filled, *each):
-            return "its partitions are small"
-    return "there are few rows" if size < _LEAST_BUILT_BYTES * facts.engine.cores else None
-
-
-def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
-    """Return a clause: why only the engine can write the parts of the table; None if none."""
-    schema = facts.schema
-    if facts.reach is not None and facts.destination.makes_parts:
-        if why := _not_handed_over(facts, options, parser):
-            return why
-    elif not facts.destination.builds_parts:
-        return "rows go into no table of the embedded engine"
-    elif facts.engine.release[:2] != table_definition.LAYOUT:
-        return f"the parts of version {facts.engine.version} are not known to {PROGRAM}"
-    if parser.value == ENGINE:
-        if facts.program is None or options.decoder == "never":
-            return f"{PROGRAM} does not parse: {parser.reason}"
-        if not facts.source.replayable:
-            return f"what {PROGRAM} declines could not be read again"
-    if options.direct:
-        return "rows go straight into the table"
-    if schema.projection is not None and parser.value != ENGINE:
-        return "the engine selects the columns"
-    if facts.table.views.names and facts.table.computed:
-        # The setting by which views get the values that are in staging holds for what they fill,
-        # too: a value of theirs would then be in place of a computed one.
-        for table in facts.table.filled[1:]:
-            if table.computed:
-                return f"views fill the MATERIALIZED column {table.computed[0]} of {table.name}"
-    for column in schema.columns:
-        if not column.name.isprintable():
-            return f"the definition of the table has {column.name!r} in another form"
-        if not decoding.stores(column, facts.common_engine) or is_json(column):
-            return f"only the engine writes {column.type} (column {column.name})"
-        if parse_type(column.type).nested and "." in column.name:
-            return f"columns of a Nested share sizes ({column.name})"
-        if column.type != without_nested(column.type):
-            return f"only the engine writes {column.type} (column {column.name})"
-    # Other settings mean nothing where no INSERT runs.
-    for text in options.set:
-        name = text.partition("=")[0]
-        if name not in _PART_SETTINGS:
-            return f"--set {name} is the engine's"
-    moves = facts.reach is None
-    why = (
-        _not_known(schema, facts.table.existing, moves=moves)
-        if schema.exists
-        else _not_simple(schema)
-    )
-    if why is not None:
-        return why
-    return _not_sorted(facts, options)
-
-
-def spares_servers(options: Options) -> bool:
-    """Tell whether parts for servers are built here where that can be done."""
-    return options.build == "on" or (options.spare_servers and options.build != "off")
-
-
-def _not_handed_over(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
-    """Return a clause: why servers cannot take over parts that are made here; None if they can."""
-    if options.pull:
-        return "--pull has the server read the source"
-    if facts.sharding is not None and (why := _not_sharded(facts, options, facts.sharding)):
-        return why
-    if parser.value != HERE:
-        return f"{PROGRAM} does not parse here: {parser.reason}"
-    if facts.program is None:
-        return facts.no_program
-    encoding = decoding.read_encoding(facts.source, facts.encoding)
-    if encoding is None:
-        return f"{PROGRAM} does not make these rows"
-    if not facts.source.replayable:
-        return f"what {PROGRAM} declines could not be read again"
-    if why := decoding.refusal(
-        facts.listing, encoding, facts.schema, facts.common_engine,
-        streamed=isinstance(facts.source, Streamed),
-    ):  # fmt: skip
-        return why
-    if facts.rows_refused:
-        return facts.rows_refused
-    return next((w.link.back for w in facts.writers if w.link.back is not None), None)
-
-
-def _not_sharded(facts: LoadFacts, options: Options, sharding: ShardingFacts) -> str | None:
-    """Return a clause: why parts for each shard cannot be made here; None if they can."""
-    key: ShardingKey = sharding.key
-    if options.method in (FILTER, DISTRIBUTED):
-        return f"--method {options.method} says how rows get to their shards"
-    if key.unreplicated:
-        return "each replica has a table of its own"
-    if sharding.refused is not None:
-        return sharding.refused
-    if facts.table.views.names:
-        return f"views read a table with the sharding key {key.expression}"
-    if _no_distributed(sharding) is not None:
-        return "the cluster has internal_replication = 0"
-    found = keys.shard_use(key.expression, facts.schema.columns)
-    return found if isinstance(found, str) else None
-
-
-def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
-    """Return a clause: why only the engine can sort rows by the table's key; None if none."""
-    table = facts.table.existing
-    key = sorting_key(facts.schema, table)
-    if not keys.sorting_elements(key):
-        return None
-    if options.presort == "off":
-        return f"blocks are not sorted by its key ({key})"
-    others = [column[0] for column in table.columns] if table else []
-    found = keys.sorting_key(key, facts.schema.columns, others, facts.table.key_types)
-    return found if isinstance(found, str) else None
-
-
-def _not_simple(schema: Schema) -> str | None:
-    """Return a clause: what a new table has that rowfall-decode cannot write; None if nothing."""
-    engine = schema.layout.engine.partition("(")[0].strip()
-    if engine not in table_definition.ENGINES:
-        return f"its engine is {engine}"
-    if schema.layout.clauses:
-        return "it has settings or a primary key of its own"
-    return _not_partitioned(schema.layout.partition_by, schema)
-
-
-def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> str | None:
-    """Return a clause: why only the engine can compute the partitions of rows; None if none."""
-    if not keys.elements(key):
-        return None
-    found = keys.partition_key(key, schema.columns, others)
-    return found if isinstance(found, str) else None
-
-
-def _not_known(schema: Schema, table: ExistingTable | None, *, moves: bool) -> str | None:
-    """Return a clause: what neither rowfall-decode nor mutations can make of an existing table.
-
-    None where there is nothing of the kind.
-
-    Args:
-        moves: see :func:`rowfall.plan.table_definition.refusal`.
-    """
-    if table is None:
-        return "the table is not there"
-    if schema.fit.changes:
-        return "the load changes the table's columns first"
-    definition = table_definition.parse(table.create_query)
-    if definition is None:
-        return "its definition is not understood"
-    filled = {c.name for c in schema.columns}
-    why = table_definition.refusal(definition, filled, moves=moves)
-    return why or _not_partitioned(table.partition_key, schema, [c[0] for c in table.columns])
-
-
-# --- compression of blocks -----------------------------------------------------------------------
-
-# Bytes of blocks that one core makes in a second: trips (3 columns) 119 MB, taxi (51) 111 MB, both
-# out of csv.gz and sorted.
-CORE_RATE = 115e6
-
-
-# Bytes of packets that a core makes and packs with zlib in a second: 155 MB of taxi rows, to 0.29
-# of their size, took the loader 4.4 CPU-seconds, and 2.6 unpacked.
-ZLIB_RATE = 35e6
-
-
-def measures_link(options: Options) -> bool:
-    """Tell whether compression depends on what the network carries."""
-    return options.compress == "auto"
-
-
-def compress_by_link(facts: LoadFacts, options: Options, streams: int) -> Choice:
-    """Decide whether blocks are compressed: LZ4 where the network is what a load waits for.
-
-    Compressing costs rowfall-decode 1.1 CPU-seconds for each GB of taxi blocks, which become 0.47
-    of their size, and nothing for trips, whose sorted blocks become 0.004; undoing it costs the
-    server 0.15 a GB.
-    """
-    if options.compress != "auto":
-        return Choice(options.compress, f"as asked for with --compress {options.compress}")
-    far = [writer for writer in facts.writers if not writer.link.near]
-    if not far:
-        return Choice(NONE, "the server is on this machine")
-    rates = [writer.link.rate for writer in far if writer.link.rate is not None]
-    if len(rates) < len(far):
-        return Choice(LZ4, "the server is on another machine")
-    # Of several servers the slowest counts.
-    rate, cores = min(rates), min(facts.cores_here, streams)
-    made = CORE_RATE * cores
-    makers = "1 core makes" if cores == 1 else f"{cores} cores make"
-    takes = units.byte_rate(rate)
-    why = f"the network takes {takes}, {makers} {units.byte_rate(made)} of blocks"
-    return Choice(LZ4 if rate < made else NONE, why)
-
-
-def pack_by_link(link: NetworkLink, options: Options, cores: int) -> Choice:
-    """Decide whether the protocol of a database is compressed with zlib."""
-    if options.compress != "auto":
-        return Choice(options.compress, f"as asked for with --compress {options.compress}")
-    if link.near:
-        return Choice(NONE, "the server is on this machine")
-    if link.rate is None:
-        return Choice(NONE, "the network could not be measured")
-    packs = ZLIB_RATE * cores
-    makers = "1 core packs" if cores == 1 else f"{cores} cores pack"
-    why = f"the network takes {units.byte_rate(link.rate)}, {makers} {units.byte_rate(packs)}"
-    return Choice(ZLIB if link.rate < packs else NONE, why)
-
-
-# --- shards that a key names ---------------------------------------------------------------------
-
-# Measured with 10 M rows of trips data (5 bytes in memory) and 1 M rows of 528 bytes, on 2 and 4
-# shards (24.10, CPU seconds of all query logs, one or two runs each): filter took 2R + S and
-# 4R + S, distributed R + S + T/2 and R + S + 3T/4.
-# Stored bytes of text that a core reads, parses and filters in a second, packed or not.
-_TEXT_RATES = {True: 19e6, False: 77e6}
-# rowfall-decode in the servers, filtering included; its start weighs, so about.
-_DECODED_RATES = {True: 35e6, False: 150e6}
-# Memory bytes of rows out of Parquet and the like, for each CPU second.
-_TYPED_RATE = 240e6
-# Memory bytes that are sent and taken in a CPU second, both nodes together; and the seconds that a
-# row takes besides, for its key and its place.
-_SEND_RATE, _SEND_ROW = 240e6, 10e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """CPU seconds of all shards together, but for storing, which is the same in both methods.
-
-    Attributes:
-        read: of one reading of all files.
-        send: of sending rows between shards.
-        away: which part of the rows is sent.
-    """
-
-    shards: int
-    read: float
-    send: float
-    away: float
-
-    @property
-    def filtered(self) -> float:
-        return self.shards * self.read
-
-    @property
-    def distributed(self) -> float:
-        return self.read + self.send
-
-    @property
-    def cheaper(self) -> str:
-        return FILTER if self.filtered <= self.distributed else DISTRIBUTED
-
-    def text(self, method: str) -> str:
-        """Return one sentence for the plan."""
-        filtered = (
-            f"each of {self.shards} shards reads all files ({self.shards:.1f}x parsing, about "
-            f"{self.filtered:.2g} CPU s)"
-        )
-        sent = (
-            f"each reads its share and sends on {self.away:.0%} of the rows (1.0x parsing, about "
-            f"{self.distributed:.2g} CPU s)"
-        )
-        first, other = (filtered, sent) if method == FILTER else (sent, filtered)
-        return f"{method}: {first}; otherwise {other}"
-
-
-def sharding_costs(
-    facts: LoadFacts, parser: Choice, todo: Sequence[int], shares: Sequence[float]
-) -> Costs | None:
-    """Return the costs of both sharding methods for some splits; None where rows are not known.
-
-    Args:
-        shares: fraction of the rows that belongs on each shard.
-    """
-    rows = attempts.rows(facts, todo)
-    if rows is None:
-        return None
-    cores = sum(writer.engine.cores for writer in facts.writers)
-    # Files go to shards by their cores.
-    home = sum(
-        s * writer.engine.cores / cores for s, writer in zip(shares, facts.writers, strict=True)
-    )
-    away = 1 - home
-    memory = rows * facts.schema.row_bytes
-    send = memory / _SEND_RATE + rows * _SEND_ROW
-    return Costs(len(shares), _reading_cost(facts, parser, todo, memory), send * away, away)
-
-
-def _reading_cost(facts: LoadFacts, parser: Choice, todo: Sequence[int], memory: float) -> float:
-    """Return the CPU seconds of one reading; ``memory`` are the bytes of the rows."""
-    encoding = facts.encoding
-    if encoding is not None and encoding.kind is Kind.TYPED:
-        return memory / _TYPED_RATE
-    stored = sum(attempts.weight(facts.listing, i, facts.schema.row_bytes) for i in todo)
-    if encoding is None or encoding.kind is not Kind.TEXT:
-        return stored / attempts.core_rate(encoding)
-    packed = encoding.compression not in ("none", "auto")
-    return stored / (_TEXT_RATES if parser.value == ENGINE else _DECODED_RATES)[packed]
-
-
-def _choose_sharding(
-    facts: LoadFacts, options: Options, delivery: Choice, parser: Choice, todo: Sequence[int]
-) -> Choice:
-    """Decide how each row gets to the shard that the sharding key names.
-
-    ``filter``: each shard reads and parses all files and keeps its own rows; none passes between
-    nodes. ``distributed``: each reads its share of the files and sends on what belongs elsewhere.
-
-    Raises:
-        UsageError: neither can be done, or not the one that was asked for.
-    """
-    sharding, wish = facts.sharding, options.method
-    if sharding is None:
-        return Choice(ANY, "any row may be stored by any writer")
-    key = sharding.key
-    obstacles = {
-        FILTER: _no_filter(facts, options, sharding, delivery),
-        DISTRIBUTED: _no_distributed(sharding),
-    }
-    able = [method for method, why in obstacles.items() if why is None]
-    if obstacles.get(wish):
-        raise UsageError(
-            f"--method {wish} cannot be used: {obstacles[wish]}",
-            hint=f"Take --method {able[0]}, or leave it out." if able else None,
-        )
-    if not able:
-        raise UsageError(
-            f"rows cannot be brought to the shards that {key.expression} names: "
-            + "; ".join(f"{method}: {why}" for method, why in obstacles.items()),
-            hint="Set internal_replication = true for the shards of the cluster.",
-        )
-    found = None if key.unreplicated else sharding_costs(facts, parser, todo, key.shares)
-    method = wish if wish in obstacles else able[0]
-    if len(able) > 1 and wish not in obstacles:
-        method = found.cheaper if found else DISTRIBUTED
-    why = found.text(method) if found else method
-    if len(able) == 1:
-        other = next(name for name in obstacles if name != method)
-        why += f" ({other} does not apply: {obstacles[other]})"
-    return Choice(method, why)
-
-
-def _no_filter(
-    facts: LoadFacts, options: Options, sharding: ShardingFacts, delivery: Choice
-) -> str | None:
-    """Return the reason that shards cannot each read all rows and keep their own; None if none."""
-    key: ShardingKey = sharding.key
-    if key.unreplicated:
-        return "each replica has a table of its own, and would have to read all files"
-    if delivery.value == PUSH:
-        return "rows are read here, and each would be sent to every shard"
-    if key.varies:
-        return f"{key.expression} is another value each time that a row is read"
-    if facts.listing.total_size is None and facts.listing.total_rows is None:
-        return "nothing tells whether the source changes between one reading and the next"
-    if options.max_errors or options.max_error_ratio:
-        return "bad rows are to be left out, and each shard would have to count them"
-    return sharding.refused
-
-
-def _no_distributed(sharding: ShardingFacts) -> str | None:
-    """Return the reason that a Distributed table cannot forward rows to shards; None if none."""
-    if not sharding.doubled or sharding.key.unreplicated:
-        return None
-    return (
-        "the cluster lets Distributed tables write to each replica (internal_replication = 0), and "
-        "the tables replicate by themselves, too"
-    )
-
-
-# --- ranges of large files -----------------------------------------------------------------------
-
-
-def cuts_files(facts: FirstFacts) -> bool:
-    """Tell whether ranges of files are splits: of one embedded engine the pipes share a file."""
-    return facts.placement != "embedded" or facts.destination.takes_text
-
-
-def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
-    """Return the reason that no parser can cut any file; None where it depends on the file."""
-    encoding, views = facts.encoding, facts.table.views.names
-    if facts.sharding is not None:
-        return "every file holds rows of all shards, by the sharding key"
-    if encoding is None or not cuts_files(facts) or options.method != "local":
-        return "there are no files"
-    if options.force:
-        return "--force loads files as they are"
-    if options.max_errors or options.max_error_ratio:
-        return "bad rows are counted and shown by the lines of whole files"
-    if options.direct:
-        return "--direct has no staging in which the rows of a range are counted"
-    if views:
-        return f"the table feeds materialized views ({', '.join(views)})"
-    if encoding.format == "Parquet":
-        return None
-    if facts.rows_refused:
-        return (
-            f"what rowfall-decode declines of a range is sent from here, and {facts.rows_refused}"
-        )
-    return _not_cut(encoding, facts.schema)
-
-
-def _not_cut(encoding: Encoding, schema: Schema) -> str | None:
-    """Return the reason that files of this encoding cannot be cut into ranges; None if they can."""
-    if encoding.dialect is not None:
-        return f"{rewriting.describe(encoding.dialect)} is rewritten from its beginning"
-    if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
-        return (
-            f"{encoding.compression} can be unpacked from its beginning only; several smaller "
-            "files, or plain ones, can be loaded by several shards"
-        )
-    if encoding.kind not in (Kind.TEXT, Kind.JSON):
-        return f"{encoding.format} is read from its beginning to its end"
-    if encoding.is_csv and strict_reading.holds_line_breaks(schema.columns):
-        return "its fields hold line breaks, so no place shows that a record ends there"
-    return None
-
-
-def ranges_refused_by(parser: Choice, facts: FirstFacts) -> str | None:
-    """Return the reason that the chosen parser cannot read ranges of text; None if it can."""
-    if parser.value == ENGINE and facts.encoding is not None and facts.encoding.format != "Parquet":
-        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
-    return None

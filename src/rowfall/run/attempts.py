@@ -74,7 +74,7 @@ from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import avro_blocks
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.declined_rows import declined_row
-from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
+from rowfall.schema.bad_rows.rejects import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records, open_quotes
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Queried, Source, Streamed, Unreadable

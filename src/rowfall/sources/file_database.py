@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.file_databases import located
+from rowfall.core.listing import Split
 from rowfall.core.open_file import OpenFile
 from rowfall.core.options import Options
 from rowfall.core.tables import FoundTable
@@ -82,6 +83,16 @@ class FileDatabaseSource(DatabaseSource):
     @property
     def relation_text(self) -> str:
         return self._relation
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        return self._file.rows(query)
+
+    def _rows_of(self, split: Split, columns: str, order: str = "") -> str:
+        """Return the SELECT of columns of a range; in an order, where its SQL is given."""
+        where = self.condition(split)
+        return (
+            f"SELECT {columns} FROM {self._relation}" + (f" WHERE {where}" if where else "") + order
+        )
 
     def _cut_by(
         self, found: Described, key: Key, high: int | None, values: Iterable[int | None], count: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rowfall.core import sql
-from rowfall.core.model import Column
+from rowfall.core.model import Column, Schema
+from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import SECOND_DIGITS, Type, in_other_words, parse_type
 from rowfall.targets.transactional import RowFormat, TableInFile
 
@@ -49,3 +50,12 @@ class ArrowFileTable(TableInFile):
         # Arrow counts no such parts of a second; the engine makes smaller ones of them.
         between = SECOND_DIGITS < parse_type(column.type).digits < 9
         return super().only_engine_writes(column) or between
+
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        columns = self.column_lines(schema, identifier)
+        at = qualified(self.database, table or self.table)
+        return (SqlText.of(f"CREATE TABLE IF NOT EXISTS {at} (\n{columns}\n)"),)
+
+    def command(self, schema: Schema) -> str:
+        names = ", ".join(identifier(c.name) for c in schema.columns)
+        return f"INSERT INTO {qualified(self.database, self.table)} ({names}) FROM _rowfall_rows"

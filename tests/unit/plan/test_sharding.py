@@ -18,7 +18,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.destinations.clickhouse.server import ServerTables
 from rowfall.engines.base import on_all
 from rowfall.plan.planner import make_plan
-from rowfall.plan.transport import sharding_costs
+from rowfall.plan.sharding import sharding_costs
 from rowfall.sources import open_source
 from rowfall.targets import open_target
 

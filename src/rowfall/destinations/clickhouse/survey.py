@@ -15,7 +15,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, filled_table, nodes_of
 from rowfall.engines.base import ExistingTable
-from rowfall.plan import keys, table_definition, transport
+from rowfall.plan import built_parts, keys, sorting, table_definition
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TableQuestions
@@ -203,11 +203,11 @@ def _ask_key_types(
 ) -> tuple[str, ...]:
     """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
     options, server = session.options, session.engine.kind == "server"
-    if not (transport.spares_servers(options) if server else session.destination.builds_parts):
+    if not (built_parts.spares_servers(options) if server else session.destination.builds_parts):
         return ()
     if options.build == "off":
         return ()
-    key = transport.sorting_key(schema, listed)
+    key = sorting.sorting_key(schema, listed)
     question = keys.question_of_types(key, schema.columns)
     if question is None:
         return ()

@@ -13,19 +13,24 @@ from typing import Any
 from rowfall.core import extras
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.machine import total_memory, usable_cores
+from rowfall.core.open_file import OpenFile
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.sources.file_database import FileReader
 
-HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
-"""Condition on rows of the catalogue about a table."""
-_LISTED = "WHERE database_name = current_database() AND NOT internal"
+ABOUT = (
+    "SELECT {} FROM duckdb_{}() WHERE database_name = current_database() AND schema_name = ? "
+    "AND {}_name = ? {}"
+)
+"""Question to the catalogue about a table or view: what, of which list, ``table`` or ``view``."""
+UNIQUE = "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type"
+_LISTED = "WHERE database_name = current_database() AND NOT internal AND NOT temporary"
 LIST_TABLES = (
     f"SELECT schema_name, table_name, estimated_size, NULL::BIGINT FROM duckdb_tables() {_LISTED} "
-    "AND NOT temporary AND NOT starts_with(table_name, '_rowfall_') ORDER BY 1, 2"
+    "AND NOT starts_with(table_name, '_rowfall_') ORDER BY 1, 2"
 )
-LIST_VIEWS = f"SELECT schema_name, view_name FROM duckdb_views() {_LISTED} ORDER BY ALL"
+LIST_VIEWS = f"SELECT schema_name, view_name, NULL, NULL FROM duckdb_views() {_LISTED} ORDER BY ALL"
 ROWS = 122_880
 """Of a row group, and of a batch."""
 # Of all memory of a load: the engine has the rest. Less does not hold the row groups of a thread.
@@ -104,6 +109,13 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
                 "DuckDB lets one process write, or several read",
                 hint=f"End it, or wait longer: --patience 10m. What it is: ps -p {holder[2]}",
             ) from None
+
+
+def columns_of(file: OpenFile, query: str) -> dict[str, Any]:
+    """Return the columns of a query with their types."""
+    with file.asking() as cursor:
+        found = cursor.sql(f"{query} LIMIT 0")
+        return dict(zip(found.columns, found.types, strict=True))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,16 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import KEY_HINT, RefusedRowError, Result
 from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
-from rowfall.systems.duckdb.client import HERE, LIST_TABLES, ROWS, connect, driver, said
+from rowfall.systems.duckdb.client import (
+    ABOUT,
+    LIST_TABLES,
+    ROWS,
+    UNIQUE,
+    columns_of,
+    connect,
+    driver,
+    said,
+)
 from rowfall.systems.duckdb.types import read_type, select
 
 # In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
@@ -75,15 +84,13 @@ class DuckDBDatabase(FileDatabase):
 
     def _catalogue(self, what: str, of: str, table: str, more: str = "") -> list[Any]:
         """Return rows of the catalogue about a table of the schema."""
-        return self.rows(
-            f"SELECT {what} FROM duckdb_{of}() WHERE {HERE} {more}", self.schema, table
-        )
+        return self.rows(ABOUT.format(what, of, "table", more), self.schema, table)
 
     def kind_of(self, table: str) -> str:
-        if self._catalogue("1", "tables", table):
-            return "table"
-        asked = f"SELECT 1 FROM duckdb_views() WHERE {HERE.replace('table_name', 'view_name')}"
-        return "view" if self.rows(asked, self.schema, table) else ""
+        for kind in ("table", "view"):
+            if self.rows(ABOUT.format("1", f"{kind}s", kind, ""), self.schema, table):
+                return kind
+        return ""
 
     def existing_table(self) -> ExistingTable | None:
         what = "column_name, is_nullable, is_generated"
@@ -98,9 +105,7 @@ class DuckDBDatabase(FileDatabase):
 
     def types(self, columns: str) -> dict[str, Any]:
         """Return the types of a SELECT list over the table."""
-        with self.file.asking() as cursor:
-            found = cursor.sql(f"SELECT {columns} FROM {self.table} LIMIT 0")
-            return dict(zip(found.columns, found.types, strict=True))
+        return columns_of(self.file, f"SELECT {columns} FROM {self.table}")
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
@@ -150,8 +155,7 @@ class DuckDBDatabase(FileDatabase):
             cursor.execute(statement)
 
     def key(self) -> tuple[str, ...]:
-        unique = "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1"
-        found = self._catalogue("constraint_column_names", "constraints", self.bare, unique)
+        found = self._catalogue("constraint_column_names", "constraints", self.bare, UNIQUE)
         return tuple(found[0][0]) if found else ()
 
     # --- rows -------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ class DuckDBTables(TablesInFile):
     _reader, _source = READER, DuckDBSource
 
     def list_tables(self) -> Sequence[FoundTable]:
-        with self._file.asking() as cursor:
-            tables = cursor.execute(LIST_TABLES).fetchall()
-            views = cursor.execute(LIST_VIEWS).fetchall()
-        found = [FoundTable(s, n, TABLE, rows=int(r), visible=s == SCHEMA) for s, n, r, _ in tables]
-        return found + [FoundTable(s, name, "view", visible=s == SCHEMA) for s, name in views]
+        return [
+            FoundTable(schema, name, kind, rows=rows, visible=schema == SCHEMA)
+            for kind, query in ((TABLE, LIST_TABLES), ("view", LIST_VIEWS))
+            for schema, name, rows, _ in self._file.rows(query)
+        ]

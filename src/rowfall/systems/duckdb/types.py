@@ -7,9 +7,7 @@ from typing import Any
 from rowfall.core import sql as engine_sql
 from rowfall.core.sqltext import identifier, literal
 from rowfall.core.type_names import SECOND_DIGITS, Type, enum_names, in_other_words
-from rowfall.sources.databases import (
-    or_null,
-)
+from rowfall.sources.databases import or_null
 
 _TEXT = "VARCHAR"
 # Of a type of DuckDB (DuckDBPyType.id): as ClickHouse has it, bytes of a value, and as what it is

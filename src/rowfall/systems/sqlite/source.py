@@ -278,10 +278,7 @@ class SQLiteSource(FileDatabaseSource):
                     raise self._misfit(split) from None
 
     def _select(self, split: Split, columns: str) -> str:
-        where, order = self.condition(split), f" ORDER BY {self._rowid}" * bool(self._rowid)
-        return f"SELECT {columns} FROM {self._relation}" + (
-            f" WHERE {where}{order}" if where else order
-        )
+        return self._rows_of(split, columns, f" ORDER BY {self._rowid}" * bool(self._rowid))
 
     def _misfit(self, split: Split) -> SourceError:
         """Return the error about the first value of a range that is none of its column's type."""
