@@ -4,7 +4,7 @@
 
 One function a case, in CASES. Wall seconds and CPU seconds of everything on the side of the reader,
 and apart from them those of the source. Real services of tests/lab; into the embedded engine, of
-topics into a server, too.
+topics and in the cases of databases that end in `-server` into a server, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
 from rowfall.sources.recipes import taxi
+
+if TYPE_CHECKING:
+    from lab.mariadb import MariaDB
+    from lab.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -109,6 +113,16 @@ _MYSQL = {
 }  # fmt: skip
 
 
+def _columns(types: Mapping[str, str]) -> Iterator[str]:
+    """Give the columns of the taxi table with types of a database, and its key."""
+    for column in taxi(1).schema.columns:
+        bare = column.type.removeprefix("Nullable(")
+        nullable = bare != column.type
+        bare = bare[:-1] if nullable else bare
+        key = " PRIMARY KEY" if column.name == "trip_id" else ""
+        yield f"{column.name} {types[bare]} {'' if nullable else 'NOT NULL'}{key}"
+
+
 # What the server itself takes for the rows that rowfall asks for.
 _READ = """
 import sys
@@ -132,24 +146,31 @@ with ThreadPoolExecutor(2) as threads:
 
 
 @contextlib.contextmanager
-def mariadb(rows: int, folder: Path) -> Iterator[Case]:
-    """MariaDB to embedded, against mysql() in one stream, its default, and in four key ranges."""
+def mariadb_rows(rows: int, folder: Path) -> Iterator[MariaDB]:
+    """Give a MariaDB with the taxi rows in its table b.t."""
     from lab.mariadb import MariaDB
 
-    columns = []
-    for column in taxi(1).schema.columns:
-        bare = column.type.removeprefix("Nullable(")
-        nullable = bare != column.type
-        bare = bare[:-1] if nullable else bare
-        key = " PRIMARY KEY" if column.name == "trip_id" else ""
-        columns.append(f"{column.name} {_MYSQL[bare]} {'' if nullable else 'NOT NULL'}{key}")
+    columns = ", ".join(_columns(_MYSQL))
     path = taxi_file(rows, folder)
     with MariaDB(innodb_buffer_pool_size="2G") as server:
-        server.query("CREATE DATABASE b", f"CREATE TABLE b.t ({', '.join(columns)})")
+        server.query("CREATE DATABASE b", f"CREATE TABLE b.t ({columns})")
         with server.connect("b", local_infile=True) as connection, connection.cursor() as cursor:
             cursor.execute(f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE t IGNORE 1 LINES")
             cursor.execute("ANALYZE TABLE t")
-        at = f"mysql('127.0.0.1:{server.port}', 'b', 't', '{server.user}', '{server.password}')"
+        path.unlink()
+        yield server
+
+
+def _by_mysql(server: MariaDB) -> str:
+    """Return the engine's own way to read the rows."""
+    return f"mysql('127.0.0.1:{server.port}', 'b', 't', '{server.user}', '{server.password}')"
+
+
+@contextlib.contextmanager
+def mariadb(rows: int, folder: Path) -> Iterator[Case]:
+    """MariaDB to embedded, against mysql() in one stream, its default, and in four key ranges."""
+    with mariadb_rows(rows, folder) as server:
+        at = _by_mysql(server)
         ranges = " UNION ALL ".join(
             f"SELECT * FROM {at} WHERE trip_id >= {rows * n // 4} "
             f"AND trip_id < {rows * (n + 1) // 4}"
@@ -193,21 +214,13 @@ sys.exit(copy.wait())
 
 
 @contextlib.contextmanager
-def postgresql(rows: int, folder: Path) -> Iterator[Case]:
-    """PostgreSQL to embedded, against COPY into an INSERT, and postgresql() in one stream."""
-    from lab.postgresql import BIN, PostgresqlServer
+def postgresql_rows(rows: int, folder: Path) -> Iterator[PostgresqlServer]:
+    """Give a PostgreSQL with the taxi rows in its table t."""
+    from lab.postgresql import PostgresqlServer
 
-    columns, structure = [], []
-    for column in taxi(1).schema.columns:
-        bare = column.type.removeprefix("Nullable(")
-        nullable = bare != column.type
-        bare = bare[:-1] if nullable else bare
-        key = " PRIMARY KEY" if column.name == "trip_id" else ""
-        columns.append(f"{column.name} {_POSTGRESQL[bare]} {'' if nullable else 'NOT NULL'}{key}")
-        structure.append(f"{column.name} {column.type}")
     path = taxi_file(rows, folder)
     with PostgresqlServer() as server:
-        server.run(f"CREATE TABLE t ({', '.join(columns)})")
+        server.run(f"CREATE TABLE t ({', '.join(_columns(_POSTGRESQL))})")
         with server.connect() as connection, connection.cursor() as cursor, path.open("rb") as file:
             file.readline()
             with cursor.copy("COPY t FROM STDIN") as copy:
@@ -215,14 +228,29 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
                     copy.write(data)
         server.run("VACUUM (ANALYZE) t", "CHECKPOINT")
         path.unlink()
+        yield server
+
+
+def _by_postgresql(server: PostgresqlServer) -> str:
+    """Return the engine's own way to read the rows."""
+    return (
+        f"postgresql('127.0.0.1:{server.port}', '{server.database}', 't', '{server.user}', "
+        f"'{server.password}')"
+    )
+
+
+@contextlib.contextmanager
+def postgresql(rows: int, folder: Path) -> Iterator[Case]:
+    """PostgreSQL to embedded, against COPY into an INSERT, and postgresql() in one stream."""
+    from lab.postgresql import BIN
+
+    structure = [f"{column.name} {column.type}" for column in taxi(1).schema.columns]
+    with postgresql_rows(rows, folder) as server:
         environment = {
             "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": server.user,
             "PGPASSWORD": server.password, "PGDATABASE": server.database,
         }  # fmt: skip
-        at = (
-            f"postgresql('127.0.0.1:{server.port}', '{server.database}', 't', '{server.user}', "
-            f"'{server.password}')"
-        )
+        at = _by_postgresql(server)
         load = rowfall("load", f"{server.uri}/t", "--to", "{to}")
         pipe = [sys.executable, "-c", _PIPE, str(BIN / "psql"), "t", ", ".join(structure)]
         halves = (f"SELECT * FROM t WHERE trip_id {sign} {rows // 2}" for sign in ("<", ">="))
@@ -348,6 +376,42 @@ def kafka(of: str, partitions: int, rows: int, folder: Path) -> Iterator[Case]:
         )  # fmt: skip
 
 
+# --- databases into a server ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def into_server(kind: str, rows: int, folder: Path) -> Iterator[Case]:
+    """A database into a server of 24.10, against that server's own function for it."""
+    from lab.clickhouse import ClickHouse
+
+    ways: dict[str, tuple[Any, Any]] = {
+        "postgresql": (postgresql_rows, _by_postgresql), "mysql": (mariadb_rows, _by_mysql),
+    }  # fmt: skip
+    made, by = ways[kind]
+    with made(rows, folder) as source, ClickHouse() as server:
+
+        def fresh() -> None:
+            server.query("DROP DATABASE IF EXISTS b SYNC")
+            server.query("CREATE DATABASE b")
+
+        if kind == "postgresql":
+            address = f"{source.uri.replace('@', f':{source.password}@', 1)}/t"
+        else:
+            address = source.uri("b/t")
+        url = f"{server.endpoint}/?database=b&user={server.user}&password={server.password}"
+        own = "CREATE TABLE t ENGINE = MergeTree ORDER BY trip_id AS SELECT * FROM " + by(source)
+        load = rowfall("load", address, "--table", "t", "--to", server.uri("b"))
+        yield Case(
+            (
+                Side(f"{kind}()", [sys.executable, "-c", _UNTIL, url, str(rows), own, "SELECT 1"]),
+                Side("rowfall", load),
+            ),
+            lambda: [source.pid or 0],
+            server=lambda: [server.pid or 0],
+            fresh=fresh,
+        )
+
+
 # --- HDFS -----------------------------------------------------------------------------------------
 
 
@@ -423,10 +487,10 @@ for name in sorted(glob.glob(f"{folder}/*.parquet")):
 """
 
 
-def lake(kind: str, rows: int, folder: Path) -> Iterator[Case]:
+def lake(kind: str, of: str, rows: int, folder: Path) -> Iterator[Case]:
     """Eight files of a lake table, written by its own library, against the engine's own reader."""
     files = ["--to", f"{folder}/part_{{n}}.parquet", "--files", "8"]
-    measure.run(rowfall("load", f"generate://taxi?rows={rows}", *files))
+    measure.run(rowfall("load", f"generate://{of}?rows={rows}", *files))
     measure.run([sys.executable, "-c", _LAKES, str(folder), *sys.path[:3]])
     function = {"iceberg": "icebergLocal", "delta": "deltaLakeLocal"}[kind]
     load = rowfall("load", f"{kind}+{folder}/{kind}", "--to", "{to}", "--table", "t", "--quiet")
@@ -499,14 +563,18 @@ def _case(make: Callable[..., Iterator[Case]], *kind: str | int) -> Any:
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "mariadb": mariadb,
     "postgresql": postgresql,
+    "mariadb-server": partial(into_server, "mysql"),
+    "postgresql-server": partial(into_server, "postgresql"),
     "kafka": _case(kafka, "taxi", 1),
     "kafka-4": _case(kafka, "taxi", 4),
     "kafka-small": _case(kafka, "small", 1),
     "kafka-small-4": _case(kafka, "small", 4),
     "hdfs-csv": _case(hdfs, "CSVWithNames"),
     "hdfs-parquet": _case(hdfs, "Parquet"),
-    "iceberg": _case(lake, "iceberg"),
-    "delta": _case(lake, "delta"),
+    "iceberg": _case(lake, "iceberg", "taxi"),
+    "delta": _case(lake, "delta", "taxi"),
+    "iceberg-narrow": _case(lake, "iceberg", "trips"),
+    "delta-narrow": _case(lake, "delta", "trips"),
     "frames": frames,
 }
 

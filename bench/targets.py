@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
-from bench.sources import _MYSQL, _POSTGRESQL, Side, cpu_of, rowfall
+from bench.sources import _MYSQL, _POSTGRESQL, _SMALL, Side, cpu_of, rowfall, small_file
 from rowfall.sources.recipes import taxi
 
 
@@ -119,12 +119,15 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
 
 
 @contextlib.contextmanager
-def mariadb(rows: int, folder: Path) -> Iterator[Case]:
+def mariadb(rows: int, folder: Path, packed: bool = False) -> Iterator[Case]:
     """Taxi CSV into MariaDB, against its client in one stream and in two, of a file cut before."""
     from lab.mariadb import MariaDB, client
 
     path = taxi_csv(rows, folder)
     halves = halved(path, folder)
+    if packed:
+        measure.run(["gzip", "-1", str(path), *halves])
+        path, halves = Path(f"{path}.gz"), [f"{half}.gz" for half in halves]
     columns = taxi_columns({**_MYSQL, "String": "TEXT"})
     with MariaDB(innodb_buffer_pool_size="2G", innodb_log_file_size="1G") as server:
         server.query("CREATE DATABASE b")
@@ -141,10 +144,13 @@ def mariadb(rows: int, folder: Path) -> Iterator[Case]:
             "ENCLOSED BY '\"' IGNORE 1 LINES"
         )
         load = rowfall("load", str(path), "--table", "t", "--to", server.uri("b"))
-        two = [sys.executable, "-c", _TOGETHER, load_data, *halves, "--", *own]
+        one, two = (
+            [sys.executable, "-c", _TOGETHER, load_data, *files, "--", *own]
+            for files in ([str(path)], halves)
+        )
         yield Case(
             (
-                Side("LOAD DATA LOCAL INFILE", [*own, load_data.format(file=path)]),
+                Side("LOAD DATA LOCAL INFILE", one),
                 Side("2 x LOAD DATA of halves", two),
                 Side("rowfall", load),
                 Side("rowfall --streams 1", [*load, "--streams", "1"]),
@@ -158,14 +164,49 @@ def mariadb(rows: int, folder: Path) -> Iterator[Case]:
         )
 
 
-# Starts one client for each of some files, all at once.
+# Starts one client for each of some files, all at once; what is packed comes through a pipe.
 _TOGETHER = """
 import subprocess, sys
 at = sys.argv.index("--")
 text, files, command = sys.argv[1], sys.argv[2:at], sys.argv[at + 1:]
-started = [subprocess.Popen([*command, text.replace("{file}", f)]) for f in files]
+started = []
+for file in files:
+    read = None
+    if file.endswith(".gz"):
+        started.append(subprocess.Popen(["gzip", "-dc", file], stdout=subprocess.PIPE))
+        file, read = "/dev/stdin", started[-1].stdout
+    started.append(subprocess.Popen([*command, text.replace("{file}", file)], stdin=read))
+    if read:
+        read.close()
 sys.exit(any([process.wait() for process in started]))
 """
+
+
+@contextlib.contextmanager
+def clickhouse(rows: int, folder: Path) -> Iterator[Case]:
+    """CSV of five columns into a server, whose types nobody names, against an INSERT by HTTP."""
+    from lab.clickhouse import ClickHouse
+
+    path = small_file(rows, folder)
+    with ClickHouse() as server:
+
+        def fresh() -> None:
+            server.query("DROP DATABASE IF EXISTS b SYNC")  # with the record of what was loaded
+            server.query("CREATE DATABASE b")
+            server.query(f"CREATE TABLE b.t ({_SMALL}) ENGINE = MergeTree ORDER BY id")
+
+        url = f"{server.endpoint}/?user={server.user}&password={server.password}&query="
+        insert = f"{url}INSERT%20INTO%20b.t%20FORMAT%20CSVWithNames"
+        load = rowfall("load", str(path), "--table", "t", "--to", server.uri("b"))
+        yield Case(
+            (
+                Side("INSERT by curl", ["curl", "-sSf", "--data-binary", f"@{path}", insert]),
+                Side("rowfall", load),
+            ),
+            lambda: server.pid or 0,
+            fresh,
+            lambda: int(server.query("SELECT count() FROM b.t")),
+        )
 
 
 # Rows of TPC-H's lineitem, as dbgen spreads them, about.
@@ -293,6 +334,8 @@ def kafka(rows: int, folder: Path, partitions: int = 1) -> Iterator[Case]:
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "postgresql": postgresql,
     "mariadb": mariadb,
+    "mariadb-gz": partial(mariadb, packed=True),
+    "clickhouse": clickhouse,
     "duckdb": duckdb,
     "duckdb-trips": partial(duckdb, kind="trips"),
     "duckdb-lineitem": partial(duckdb, kind="lineitem"),

@@ -208,8 +208,11 @@ def decoder_wheel(folder: Path) -> None:
                 inside = f"{name}.data/scripts/rowfall-decode"
             elif file.name not in ("METADATA", "WHEEL"):
                 continue
-            raw = Path(str(file.locate())).read_bytes()
-            wheel.writestr(inside, raw)
+            path = Path(str(file.locate()))
+            raw = path.read_bytes()
+            entry = zipfile.ZipInfo(inside)
+            entry.external_attr = path.stat().st_mode << 16  # a program may be run
+            wheel.writestr(entry, raw)
             digest = base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
             record += f"{inside},sha256={digest},{len(raw)}\n"
         wheel.writestr(f"{name}.dist-info/RECORD", f"{record}{name}.dist-info/RECORD,,\n")
