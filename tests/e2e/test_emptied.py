@@ -9,14 +9,19 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from e2e.fleet import Fleet
 from e2e.following import Follower
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.cluster import Cluster
 from lab.postgresql import PostgresqlServer
 
 FILES = {"a.csv": "id,name\n1,a\n2,b\n", "b.csv": "id,name\n3,c\n"}
 LATER = [(100, "o")]
+REPLICATED = (
+    "ReplicatedMergeTree('/clickhouse/{database}/{table}/{shard}', '{replica}') ORDER BY id"
+)
 
 
 class Table:
@@ -189,11 +194,89 @@ def test_clickhouse(engine: Table) -> None:
     asked(engine)
     assert "stay away" in ok(*load, "--loaded", "all").talk
     assert engine.rows() == []
-    asked(engine)
+    assert "nothing to load" in ok(*load).talk  # once said, it holds
+    engine.shell.write("c.csv", "id,name\n4,d\n")
+    ok("load", "c.csv", *load[2:])
+    assert "nothing to load" in ok(*load).talk
+    engine.do("TRUNCATE TABLE t")
+    asked(engine)  # of rows that came later nobody has said it
     ok(*load, "--loaded", "none")
     assert engine.rows() == [(1, "a"), (2, "b"), (3, "c")]
     assert "nothing to load" in ok(*load).talk
     engine.do("TRUNCATE TABLE t")
-    engine.shell.write("c.csv", "id,name\n4,d\n")  # no file in doubt
-    ok("load", "c.csv", *load[2:])
+    ok("load", "c.csv", *load[2:], "--force")  # no file in doubt
     assert engine.rows() == [(4, "d")]
+
+
+@pytest.mark.parametrize("answer", ["none", "all"])
+def test_rows_of_others_in_clickhouse(server: Table, answer: str) -> None:
+    """The server's log tells of a TRUNCATE; numbers of parts alone would tell of too much."""
+    ok, load = server.shell.ok, server.load
+    ok(*load)
+    # By a name without the database, as others write it, and in more than one statement.
+    for again in range(2):
+        server.do("/* old */ TRUNCATE TABLE t")
+        server.do("INSERT INTO t VALUES (100, 'o')")
+        server.do("SYSTEM FLUSH LOGS")
+        assert "It would fail" in ok("plan", *load[1:]).out
+        asked(server)
+        assert server.rows() == LATER
+        ok(*load, "--loaded", answer)
+        loaded = [(1, "a"), (2, "b"), (3, "c")] if answer == "none" else []
+        assert server.rows() == [*loaded, *LATER]
+        assert "nothing to load" in ok(*load).talk
+        if answer == "all":
+            assert not again
+            break
+    server.shell.write("c.csv", "id,name\n4,d\n")
+    ok("load", "c.csv", *load[2:])  # no file in doubt, and no TRUNCATE since
+    assert "nothing to load" in ok(*load).talk
+
+
+def test_parts_with_new_numbers(server: Table) -> None:
+    """The rows are there, whatever numbers their parts have, and an old TRUNCATE is none of now."""
+    ok, load = server.shell.ok, server.load
+    server.do("CREATE TABLE t (id UInt64, name String) ENGINE = MergeTree ORDER BY id")
+    server.do("INSERT INTO t VALUES (100, 'o')")
+    server.do("TRUNCATE TABLE t")
+    server.do("SYSTEM FLUSH LOGS")
+    ok(*load)
+    for statement in (
+        "ALTER TABLE t DETACH PARTITION ID 'all'", "ALTER TABLE t ATTACH PARTITION ID 'all'",
+    ):  # fmt: skip
+        server.do(statement)
+    server.do("SYSTEM FLUSH LOGS")
+    assert "nothing to load" in ok(*load).talk
+    server.do("ALTER TABLE t DROP PARTITION ID 'all'")  # rows that were removed are no question
+    server.do("INSERT INTO t VALUES (100, 'o')")
+    server.do("SYSTEM FLUSH LOGS")
+    assert "nothing to load" in ok(*load).talk
+
+
+def test_a_replica_that_has_no_parts_yet(shell: Shell, cluster22: Cluster) -> None:
+    """It has not fetched them: nothing was emptied."""
+    fleet = Fleet(shell, cluster22)
+    shell.write("a.csv", "id,name\n1,a\n")
+    shell.write("b.csv", "id,name\n3,c\n")
+    load = ("[ab].csv", "--table", "t", "--shard-key", "id")  # all of them on the second shard
+    nodes = sorted(cluster22.nodes, key=lambda node: (node.shard, node.replica))
+    one, (first, second) = nodes[:2], nodes[2:]
+    for node in nodes:
+        fleet.do("CREATE DATABASE {db}", node)
+        fleet.do(f"CREATE TABLE {{db}}.t_local (id UInt64, name String) ENGINE = {REPLICATED}",
+                 node)  # fmt: skip
+    fleet.do("SYSTEM STOP FETCHES {db}.t_local", second)
+    try:
+        fleet.ok("load", *load)
+        assert fleet.ask(first, "SELECT count() FROM {db}.t_local") == [[2]]
+        cluster22.define("lab", one, [second, first])
+        assert fleet.ask(second, "SELECT count() FROM {db}.t_local") == [[0]]
+        assert "nothing to load" in fleet.ok("load", *load).talk
+        fleet.do("SYSTEM START FETCHES {db}.t_local", second)
+        fleet.do("SYSTEM SYNC REPLICA {db}.t_local", second)
+        fleet.do("TRUNCATE TABLE {db}.t_local SYNC", first)
+        fleet.do("SYSTEM SYNC REPLICA {db}.t_local", second)
+        assert "--loaded none" in fleet.ends(3, "load", *load).talk
+    finally:
+        cluster22.define("lab")
+        fleet.drop()

@@ -57,6 +57,28 @@ def test_a_table_of_the_folder_at_hand(rows: Shell) -> None:
     assert "equal" in rows.ok("verify", done["load_id"]).out
 
 
+@pytest.mark.parametrize("kind", ["folder", pytest.param("duckdb", marks=pytest.mark.long)])
+def test_a_query_that_is_exported_every_night(rows: Shell, kind: str) -> None:
+    """Nobody knows whether it gives the same as then: yesterday's file is not kept in silence."""
+    at: list[str] = []
+    if kind == "duckdb":
+        at = ["--from", "d.duckdb"]
+        rows.ok("load", "s.csv", "--to", "d.duckdb")
+    export = ("export", "--query", "SELECT count(*) AS n FROM s", "n.csv", *at)
+    rows.ok(*export)
+    assert written(rows.folder / "n.csv") == [["3"]]
+    rows.write("more.csv", "id,n\n4,d\n")
+    rows.ok("load", "more.csv", "--table", "s", *(["--to", "d.duckdb"] if at else []))
+    said = rows.ok(*export, "--verify").talk
+    assert "is read again" in " ".join(said.split())
+    assert written(rows.folder / "n.csv") == [["4"]]
+    # One that somebody has changed stays, and so does the result of another query.
+    rows.ends(5, *export, "--where", "n > 7")
+    (rows.folder / "n.csv").write_text("mine\n")
+    assert "changed since" in rows.ends(5, *export).talk
+    assert (rows.folder / "n.csv").read_text() == "mine\n"
+
+
 @pytest.mark.long
 def test_patterns_queries_and_several_files(rows: Shell) -> None:
     rows.write("t.csv", "x\n7\n")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from rowfall.core.errors import EngineError
 from rowfall.destinations.clickhouse import undo as undoing
+from rowfall.ledger import leases
 
 pytestmark = pytest.mark.long
 COLUMN = ("--add-column", "file=_path")
@@ -199,6 +203,25 @@ def test_a_ledger_of_before(shell: Shell) -> None:
     for path, data in backup.items():
         path.write_bytes(data)
     shell.ends(3, "load", "a0.csv", "--table", "t")
+
+
+def test_an_undo_of_another_container(shell: Shell) -> None:
+    """Its PID says nothing here: the kernel tells whether it lives, by its lock."""
+    files(shell)
+    first = load(shell, "a0.csv", *COLUMN)
+    path = shell.folder / "rowfall-data/rowfall.ledger"
+    boot = leases.machine_id().partition("/")[0]
+    with closing(sqlite3.connect(path)) as ledger, ledger:
+        ((load_id,),) = ledger.execute("SELECT id FROM load").fetchall()
+        claim = (load_id, f"undoing {boot}/pid:[1] 7 123")
+        ledger.execute("INSERT INTO step VALUES (?, ?, 'started')", claim)
+    lock = path.with_name(f"{path.name}.undo-{load_id}")
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "another process is doing that" in shell.ends(3, "undo", first, "--yes").err
+    shell.ok("undo", first, "--yes")
+    assert shell.rows("SELECT count() FROM t") == [[0]]
+    assert not lock.exists()
 
 
 STOPPER = KILLER.replace("signal.SIGKILL", "signal.SIGSTOP").replace(

@@ -7,6 +7,8 @@ writes the rows itself, with the steps of an attempt. A crash comes at any acces
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Schema
 from rowfall.core.options import Options
+from rowfall.ledger import leases
 from rowfall.ledger.manifest import ManifestFolder, ManifestTakenError
 from rowfall.plan import exports
 from rowfall.publish.export_record import ExportRecord
@@ -30,6 +33,29 @@ from rowfall.targets.export import Export
 
 SCHEMA = Schema((Column("id", "Int64"),))
 _loads = itertools.count()
+# The process that has begun an export of two files, and waits.
+_ELSEWHERE = """
+import sys
+from pathlib import Path
+from rowfall.core.listing import Listing
+from rowfall.core.model import Column, Schema
+from rowfall.core.options import Options
+from rowfall.plan import exports
+from rowfall.publish.export_record import ExportRecord
+from rowfall.targets.export import Export
+listing = Listing()
+for name in "abcd":
+    listing.add(name, "0", 10)
+options = Options(files=2)
+target = Export(str(Path(sys.argv[1]) / "p_{n}.csv"), Path("/nowhere"), options)
+record = ExportRecord(
+    exports.look(target, options, listing, Schema((Column("id", "Int64"),)), "one"), "one"
+)
+record.begin()
+record.begin()  # the lock goes to each manifest that takes the place of another
+print("begun", flush=True)
+sys.stdin.read()
+"""
 
 
 class Crash(BaseException):
@@ -227,11 +253,11 @@ def test_a_file_that_failed_is_written_with_the_rest(tmp_path: Path) -> None:
     assert scene.found() == scene.rows()
 
 
-def refusal(scene: Scene, files: int) -> RowfallError:
+def refusal(scene: Scene, files: int, *, again: bool = False) -> RowfallError:
     listing = Listing()
     for name, version in sorted(scene.sources.items()):
         listing.add(name, str(version), 10)
-    options = Options(files=files)
+    options = Options(files=files, replace=again)
     target = Export(str(scene.folder / "p_{n}.csv"), Path("/nowhere"), options)
     found = exports.look(target, options, listing, SCHEMA).refusal
     assert found is not None
@@ -275,6 +301,33 @@ def test_two_at_once(tmp_path: Path) -> None:
     assert "another rowfall writes these files" in str(refusal(scene, 2))
     first.abandon()
     assert scene.run(2) == "done"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_export_of_another_container(tmp_path: Path, again: bool) -> None:
+    """Its PID says nothing here: the kernel tells whether it lives, by the lock of the manifest."""
+    scene = Scene(tmp_path, dict.fromkeys(NAMES, 0))
+    boot, _, numbers = leases.machine_id().partition("/")
+    with subprocess.Popen(
+        [sys.executable, "-c", _ELSEWHERE, tmp_path], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    ) as first:  # fmt: skip
+        try:
+            assert first.stdout is not None
+            first.stdout.readline()
+            (manifest,) = tmp_path.glob(".*.rowfall")
+            # As one of its own writes it, under the same name and lock.
+            with manifest.open("r+b") as file:
+                data = file.read()
+                file.seek(0)
+                other = numbers[:-2] + str(9 - int(numbers[-2])) + numbers[-1]
+                file.write(data.replace(f"{boot}/{numbers}".encode(), f"{boot}/{other}".encode()))
+            said = str(refusal(scene, 2, again=again))
+            assert "another rowfall writes these files" in said
+        finally:
+            first.kill()
+    assert scene.run(2, again=again) == "done"
+    assert scene.found() == scene.rows()
 
 
 @pytest.mark.parametrize("files", [3, 5])

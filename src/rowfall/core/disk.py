@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import stat
@@ -83,6 +84,23 @@ def is_shared(folder: Path) -> bool:
             kind = after.partition(" ")[0]
             return kind in _SHARED or kind == "fuse" or kind.startswith("fuse.")
     return False
+
+
+def try_lock(opened: int, *, shared: bool = False) -> bool | None:
+    """Lock an open file (flock) unless somebody else has it locked; return whether that was done.
+
+    The kernel ends the lock with the process, in whatever container it runs.
+
+    Returns:
+        None where the file system knows no such locks.
+    """
+    try:
+        fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def is_read_only(path: Path) -> bool:

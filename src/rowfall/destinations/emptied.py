@@ -14,7 +14,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import MARK, without_salt
 from rowfall.core.options import ALL, NONE
 from rowfall.destinations import older_record
-from rowfall.destinations.questions import check_emptied_answer, emptied_table
+from rowfall.destinations.questions import LATER_ROWS, check_emptied_answer, emptied_table
 from rowfall.engines.database import Database, NoticesEmptied
 
 
@@ -38,7 +38,7 @@ def find(session: Session, database: Database, loaded: Collection[str]) -> Ledge
     count = sum(i in known or i in marks or whole in known for i, whole in ids)
     if not count or not database.is_emptied():
         return None
-    return emptied_table(session, count, ", and any rows that it holds came later")
+    return emptied_table(session, count, LATER_ROWS)
 
 
 def resolve(session: Session, database: Database, loaded: Collection[str]) -> bool:

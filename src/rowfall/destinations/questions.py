@@ -7,6 +7,9 @@ from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.options import ADOPT, ALL, LOAD, NONE, command_line
 
+# What the question about an emptied table adds where there are rows, or may be.
+LATER_ROWS = ", and any rows that it holds came later"
+
 
 def unrecorded_rows(session: Session, where: str, rows: str) -> LedgerError:
     """Return the question what the rows of a table are of which no record tells.

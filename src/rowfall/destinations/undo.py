@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rowfall.contracts.undo import Undo
-from rowfall.core import units
+from rowfall.core import disk, units
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.results import Undone
 from rowfall.engines.small_tables import SmallTables
@@ -70,12 +72,33 @@ def alone(asked: Undo, ledger: Ledger) -> Iterator[None]:
     Raises:
         LedgerError: one does so now.
     """
-    if not ledger.claim(asked.load_id, UNDOING):
-        raise asked.refused("another process is doing that", "Wait until it has ended.")
+    with _locked(ledger.path.with_name(f"{ledger.path.name}.undo-{asked.load_id}")) as locked:
+        if not ledger.claim(asked.load_id, UNDOING, locked=locked):
+            raise asked.refused("another process is doing that", "Wait until it has ended.")
+        try:
+            yield
+        finally:
+            ledger.unclaim(asked.load_id, UNDOING)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file, and remove the file; False where another process has it locked.
+
+    False as well where the file system knows no locks: what the ledger says has to do.
+    """
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield
+        locked = disk.try_lock(opened) is True
+        # Not one that was removed before it was locked: another process may have made it anew.
+        locked = locked and path.exists() and os.path.samestat(path.stat(), os.fstat(opened))
+        try:
+            yield locked
+        finally:
+            if locked:
+                path.unlink(missing_ok=True)
     finally:
-        ledger.unclaim(asked.load_id, UNDOING)
+        os.close(opened)
 
 
 def begun(asked: Undo, ledger: Ledger) -> Mapping[str, Any] | None:

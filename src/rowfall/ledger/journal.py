@@ -42,12 +42,14 @@ _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 QUIT = "quit"
 # In the names of attempts that only say what a table holds.
 KEPT = "kept"
+_IS_KEPT = f"attempt LIKE '%\\_{KEPT}%'"
 # In the detail of a line: UUIDs of tables whose rows are in this one.
 _FOLLOWS = "follows"
 # The same, of the load whose rows are being taken out.
 _UNDO = "undo"
 # The same, of rows that were there before the first load.
 ACCEPTED = "accepted"
+_ACCEPTS = json.dumps({ACCEPTED: True})
 # An event, and the field of EventBlocks that holds its block.
 _EVENTS = {
     "claim": "claimed",
@@ -154,6 +156,19 @@ class JournalEntry:
         silent = abs(self.idle) > LEASE_SECONDS
         over = leases.has_ended(self.owner) or leases.is_presumed_ended(self.owner)
         return self.quit or here or over or silent
+
+
+@dataclass(frozen=True, slots=True)
+class LastLoaded:
+    """The attempt that was the last to bring rows into a table.
+
+    Attributes:
+        at: when it was visible, by the server's clock, as UTC.
+        moves: its partitions, with the numbers that they had before.
+    """
+
+    at: str
+    moves: tuple[StagedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,7 +604,7 @@ class Journal:
         """Return the attempts of a load into any table, without what was only kept."""
         rows = self._ask(
             f"SELECT DISTINCT attempt FROM {self._name} WHERE "
-            f"startsWith(attempt, {quote(load_id + '_')}) AND attempt NOT LIKE '%\\_{KEPT}%'"
+            f"startsWith(attempt, {quote(load_id + '_')}) AND NOT {_IS_KEPT}"
         )
         return [str(attempt) for (attempt,) in rows]
 
@@ -608,7 +623,35 @@ class Journal:
 
     def accept(self) -> None:
         """Record that the rows which the table holds are none of a load's: a line about it."""
-        self._append("alive", "", detail=json.dumps({ACCEPTED: True}))
+        self._append("alive", "", detail=_ACCEPTS)
+
+    def accepts_since(self) -> bool:
+        """Return True where :meth:`accept` was called since rows were loaded last."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        ((accepted, loaded),) = self._ask(
+            f"SELECT maxIf(_block_number, event = 'alive' AND detail = {quote(_ACCEPTS)}), "
+            f"maxIf(_block_number, event = 'landed' AND NOT {_IS_KEPT}) FROM {self._name} "
+            f"WHERE {into}"
+        )
+        return int(accepted) > int(loaded)
+
+    def last_loaded(self) -> LastLoaded | None:
+        """Return the last attempt that has brought rows; None where no line tells of one."""
+        rows = self._ask(
+            "SELECT toString(argMinIf(at, _block_number, event = 'landed')) AS last, "
+            "argMinIf(detail, _block_number, event = 'commit') AS moves, "
+            "argMinIf(rows, _block_number, event = 'commit') AS count, "
+            "minIf(_block_number, event = 'landed') AS block "
+            f"FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND NOT {_IS_KEPT} "
+            "GROUP BY attempt HAVING countIf(event = 'landed') > 0 AND countIf(event = 'forget') = "
+            "0 AND count > 0 ORDER BY block DESC LIMIT 1"
+        )
+        if not rows:
+            return None
+        at, moves, *_ = rows[0]
+        return LastLoaded(
+            str(at), tuple(StagedPartition(*move) for move in json.loads(moves or "[]"))
+        )
 
     def loaded_ids(self) -> set[str]:
         """Return the ids of the splits that are in the table."""

@@ -278,16 +278,23 @@ class Ledger:
         )  # fmt: skip
         return [str(load_id) for (load_id,) in rows]
 
-    def claim(self, load_id: str, word: str) -> bool:
+    def claim(self, load_id: str, word: str, *, locked: bool) -> bool:
         """Claim a load for what this process does with it; False while another one claims it.
 
         Args:
             word: that the step begins with; the process follows.
+            locked: this process holds the lock that every other one holds while it claims, so
+                those of other containers, whose PIDs say nothing here, have ended.
         """
         with self._store.change() as db:
             of, like = "FROM step WHERE load_id = ? AND name LIKE ?", f"{word} %"
             names = db.execute(f"SELECT name {of}", (load_id, like)).fetchall()
-            if any(not leases.has_ended(name.partition(" ")[2], self.path) for (name,) in names):
+            owners = [name.partition(" ")[2] for (name,) in names]
+            if any(
+                not leases.has_ended(owner, self.path)
+                and not (locked and leases.is_of_other_pid_namespace(owner, self.path))
+                for owner in owners
+            ):
                 return False
             db.execute(f"DELETE {of}", (load_id, like))
             me = leases.this_process()
@@ -991,6 +998,15 @@ class Ledger:
             key,
         )
         return int(str(rows[0][0]))
+
+    def last_loaded(self, key: str) -> str:
+        """Return the last attempt that has brought rows which count as loaded; "" for none."""
+        rows = self._store.rows(
+            "SELECT id FROM attempt WHERE state = 'published' AND rows > 0 AND id IN "
+            "(SELECT attempt_id FROM landed WHERE into_table = ?) ORDER BY rowid DESC LIMIT 1",
+            key,
+        )
+        return str(rows[0][0]) if rows else ""
 
     def loaded_attempts(self, key: str) -> list[tuple[int, list[str]]]:
         """Return (rows, split ids) of the published attempts whose splits count as loaded."""

@@ -189,12 +189,19 @@ class ManifestStore(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
 
+    def is_held(self, name: str) -> bool | None:
+        """Tell whether a process lives that has written a small file; None where nobody knows."""
+
+    def release(self) -> None:
+        """Let go of what was written: this process goes on, and does not write it any more."""
+
 
 class ManifestFolder:
     """A folder on this machine."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._held: int | None = None
 
     def read(self, name: str) -> tuple[bytes, str] | None:
         try:
@@ -220,7 +227,16 @@ class ManifestFolder:
                 try:
                     made.write_bytes(data)
                     disk.sync_file(made)
-                    made.replace(path)
+                    # Before anybody sees it; what it replaces is let go behind that.
+                    opened = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+                    try:
+                        disk.try_lock(opened)
+                        made.replace(path)
+                    except OSError:
+                        os.close(opened)
+                        raise
+                    self.release()
+                    self._held = opened
                 finally:
                     made.unlink(missing_ok=True)
                 disk.sync_folder(path.parent)
@@ -242,6 +258,27 @@ class ManifestFolder:
             (self._path / name).unlink(missing_ok=True)
         except OSError as error:
             raise self._failed("remove", name, error) from None
+
+    def is_held(self, name: str) -> bool | None:
+        while True:
+            try:
+                opened = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return None
+            try:
+                locked = disk.try_lock(opened, shared=True)
+                there = os.stat(self._path / name)
+                if locked is not True or os.path.samestat(there, os.fstat(opened)):
+                    return None if locked is None else not locked
+            except OSError:
+                return None
+            finally:
+                os.close(opened)  # another file has taken its name: that one is asked
+
+    def release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def _failed(self, what: str, name: str, error: OSError) -> TargetError:
         return TargetError(
@@ -328,6 +365,12 @@ class ManifestBucket:
     def remove(self, name: str) -> None:
         with self._explained("remove", name), suppress(FileNotFoundError):
             self._store().delete(self._key(name))
+
+    def is_held(self, name: str) -> bool | None:
+        return None
+
+    def release(self) -> None:
+        """Do nothing: a store knows no locks."""
 
     @contextmanager
     def _explained(self, what: str, name: str) -> Iterator[None]:

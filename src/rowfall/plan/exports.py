@@ -38,6 +38,9 @@ from rowfall.targets.export import NUMBER, Export
 _LONGEST = 200
 # Requests to a store at once, each of a millisecond and some of latency.
 _AT_ONCE = 32
+_AGAIN = (
+    "the query was exported here before: it is read again, and takes the place of what it gave then"
+)
 RUNNING: set[str] = set()
 """Owners of exports that this process writes now."""
 
@@ -72,8 +75,12 @@ def look(
     }  # fmt: skip
     asked = {*names, *((*old.outputs, *old.stale, *old.claims) if old else ())}
     present = _versions(place, sorted(asked), remote=target.text.startswith("s3://"))
-    asks = _Asked(layout, names, wanted, load_id, anew=options.replace or options.force)
-    decided = asks.decide(old, present, _full(base, ""))
+    asks = _Asked(
+        layout, names, wanted, load_id, anew=options.replace or options.force,
+        of_query=options.query is not None,
+    )  # fmt: skip
+    held = place.is_held(name) if old is not None and old.owner else None
+    decided = asks.decide(old, present, _full(base, ""), held)
     bounds = list(attempts.file_bounds(len(splits), files))
     loaded = {i for number in decided.done for i in range(*bounds[number])}
     return ExportState(
@@ -145,6 +152,7 @@ class _Asked:
         layout: how rows become files. ``names``: of the outputs.
         wanted: what each output is to hold.
         anew: what is there may be overwritten.
+        of_query: what the rows are only the query knows, each time that it is run.
     """
 
     layout: Mapping[str, Any]
@@ -152,13 +160,17 @@ class _Asked:
     wanted: Sequence[Sequence[Range]]
     load_id: str
     anew: bool
+    of_query: bool
 
-    def decide(self, old: Manifest | None, present: Mapping[str, str], folder: str) -> _Decision:
+    def decide(
+        self, old: Manifest | None, present: Mapping[str, str], folder: str, held: bool | None
+    ) -> _Decision:
         """Decide what is written; pure.
 
         Args:
             old: the manifest that is there.
             present: versions of what is there.
+            held: whether the process lives that has written it; None where nobody knows.
         """
         layout, names, wanted, anew = self.layout, self.names, self.wanted, self.anew
         reads = dict.fromkeys(source[0] for sources in wanted for source in sources)
@@ -168,9 +180,9 @@ class _Asked:
             if there and not anew:
                 return _Decision(fresh, refusal=_in_the_way(folder, there, None))
             return _Decision(fresh)
-        if old.owner and not anew and (busy := _busy(old, folder)) is not None:
+        if old.owner and not anew and (busy := _busy(old, folder, held)) is not None:
             return _Decision(old, refusal=busy)
-        if old.owner and _lives(old.owner):
+        if old.owner and _lives(old.owner, held):
             return _Decision(old, refusal=_in_use(old, folder))
         intact = {name for name, o in old.outputs.items() if present.get(name, "") == o.version}
         # What a run with --replace has begun, it goes on with.
@@ -185,6 +197,10 @@ class _Asked:
             return _overwritten(fresh, old, names, present, ())
         edited = sorted(name for name in old.outputs if name in present and name not in intact)
         if old.state == WHOLE:
+            # Of a load whose end is not recorded yet it is what this run was to write.
+            again = self.of_query and old.load != self.load_id
+            if again and same and not edited and set(old.reads) == set(reads):
+                return _overwritten(fresh, old, names, present, (_AGAIN,))
             everything = all_sources([o.sources for o in old.outputs.values()])
             if not same or everything != all_sources(wanted):
                 there = sorted(name for name in {*names, *old.outputs} if name in present)
@@ -247,22 +263,26 @@ def all_sources(some: Sequence[Sequence[Range]]) -> frozenset[Range]:
 # --- what is in the way ---------------------------------------------------------------------------
 
 
-def _lives(owner: str) -> bool:
-    """Tell whether a process of this machine writes now."""
+def _lives(owner: str, held: bool | None) -> bool:
+    """Tell whether a process certainly writes now, of this container or another one."""
     own = leases.this_process()
     if owner.startswith(own):
         return owner in RUNNING
-    same_machine = owner.partition(" ")[0] == leases.machine_id()
-    return same_machine and not leases.has_ended(owner)
+    if owner.partition(" ")[0] == leases.machine_id():
+        return not leases.has_ended(owner)
+    return held is True
 
 
-def _busy(old: Manifest, folder: str) -> RowfallError | None:
+def _busy(old: Manifest, folder: str, held: bool | None) -> RowfallError | None:
     """Return the error where another process may still be writing this export; None if it ended."""
-    if _lives(old.owner):
+    if _lives(old.owner, held):
         return _in_use(old, folder)
     # Where only this machine writes, an owner of another boot has ended.
     here = None if "://" in folder else Path(folder, "manifest")
     if old.owner.startswith(leases.this_process()) or leases.has_ended(old.owner, here):
+        return None
+    # The lock of one in another container of this machine would be seen.
+    if here is not None and held is False and leases.is_of_other_pid_namespace(old.owner, here):
         return None
     return LedgerError(
         f"an export into {folder} is unfinished, and a process of another machine writes it or has "

@@ -108,7 +108,7 @@ class ExportRecord:
                 self._manifest = replace(self._manifest, state=state, owner="")
                 self._save()
             finally:
-                RUNNING.discard(owner)
+                self._ended(owner)
         return said
 
     def abandon(self) -> None:
@@ -121,7 +121,11 @@ class ExportRecord:
             except RowfallError:
                 pass  # the process ends, which says the same on this machine
             finally:
-                RUNNING.discard(owner)
+                self._ended(owner)
+
+    def _ended(self, owner: str) -> None:
+        RUNNING.discard(owner)
+        self._state.found.place.release()
 
     def _remove_stale(self) -> str:
         """Remove the files of an earlier layout, as far as nobody has changed them."""

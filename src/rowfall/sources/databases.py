@@ -596,7 +596,7 @@ def _way(found: Described, query: str) -> str:
     """Return a line for the plan: the reading of a table, and what a later run loads of it."""
     name = "the query" if query else found.name
     if found.key is None:
-        return f"{name} is read as one stream: {found.why}; a later run does not load it again"
+        return f"{name} is read as one stream: {found.why}; a later run does not load it into a table again"
     ranges, key = len(found.ranges), found.key
     text = f"{name} is read in {ranges or 1} range{'s' * (ranges > 1)} of {key.name} ({found.why})"
     if key.grows and (not found.ranges or found.ranges[-1][1] < key.end):
@@ -605,7 +605,7 @@ def _way(found: Described, query: str) -> str:
             last = key.plain(key.floor(found.ranges[-1][1] - 1)) if found.ranges else ""
         end = f"above {last}" if found.ranges else "that are there then"
         return f"{text}; a later run loads the values {end}"
-    return f"{text}; a later run does not load it again"
+    return f"{text}; a later run does not load it into a table again"
 
 
 def _schema(found: Described, way: str) -> Schema:

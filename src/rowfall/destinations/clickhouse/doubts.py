@@ -151,6 +151,7 @@ class Doubts(ABC):
         """Answer where the rows of what counts as loaded were removed at once."""
         check_emptied_answer(answer, self._found.error)
         if answer == ALL:
+            record_of(self._session).accept_emptied(self._load_id, self._found.uuid)
             self._session.emit(Note("info", f"--loaded {ALL}: rows that were removed stay away"))
             return
         self._forget_all()

@@ -15,12 +15,12 @@ from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
-from rowfall.core.listing import MARK
 from rowfall.core.options import LOAD
-from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.destinations.clickhouse.emptied import count_gone
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.questions import (
+    LATER_ROWS,
     answers,
     command_of,
     emptied_table,
@@ -31,11 +31,9 @@ from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import TableLoads
 from rowfall.plan.continued import names_now
-from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables
 from rowfall.targets.base import STAGING_PREFIX
 
-_KEEPS_ROWS = regex(r"\A(Replicated|Shared)?(Replacing)?MergeTree\Z")
-_TTL = regex(r"\bTTL\b")
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
 
@@ -334,42 +332,15 @@ def _emptied(
     session: Session, memory: LoadedState, found: CatalogueTables | None,
     loads: Collection[TableLoads],
 ) -> Contradiction | None:  # fmt: skip
-    """Return a contradiction where the rows of files that count as loaded are gone, by TRUNCATE.
-
-    Only a table without parts shows it. Parts without a UUID may be those of a copy whose rows
-    count as loaded because somebody has said so.
-    """
-    options, first = session.options, session.first_target
-    if options.force or options.cursor is not None or session.listing.continued:
-        return None
-    if options.follow:  # nobody is there to answer, and each batch of a lake table lists all files
-        return None
-    loaded = memory.loaded
-    ids = {split.id for split in session.listing.splits(session.target_key)}
-    count = sum(i in loaded or f"{MARK}{i}" in loaded for i in ids)
-    brought = session.ledger.loaded_rows(session.target_key) if session.ledger is not None else 0
-    if not count or not (brought or _rows_of(loads, memory.uuid)):
-        return None
-    asked = found or ask_catalogue(session.engine, first.database, first.table)
-    facts = asked.tables.get(first.table)
-    # Rows of others may expire, or cancel each other out.
-    if facts is None or not _KEEPS_ROWS.search(facts.engine) or _TTL.search(facts.create_query):
-        return None
-    # By the parts: rows that a lightweight DELETE has marked are not gone at once.
-    if any(_has_parts(w.engine, w.target.database, w.target.table) for w in session.writers):
+    """Return a contradiction where the rows of files that count as loaded are gone, by TRUNCATE."""
+    count, filled = count_gone(session, memory, found, _rows_of(loads, memory.uuid))
+    if not count:
         return None
     return Contradiction(
-        LedgerConflict.EMPTIED, memory.uuid, memory.uuid, session.target_key, frozenset(loaded),
-        emptied_table(session, count),
+        LedgerConflict.EMPTIED, memory.uuid, memory.uuid, session.target_key,
+        frozenset(memory.loaded),
+        emptied_table(session, count, LATER_ROWS if filled else ""),
     )  # fmt: skip
-
-
-def _has_parts(engine: Engine, database: str, table: str) -> bool:
-    ((parts,),) = engine.ask(
-        f"SELECT count() FROM system.parts WHERE {sql.table_is(database, table)} AND active AND "
-        "rows > 0"
-    )
-    return bool(parts)
 
 
 def stored_rows(engine: Engine, database: str, table: str) -> int:

@@ -31,6 +31,10 @@ from rowfall.publish.shadow import shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.systems.clickhouse.staging import CatalogueTables
 
+# Of a step of the load that was told that removed rows stay away: the table, and what had been
+# loaded last.
+EMPTIED = "emptied"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
@@ -157,6 +161,12 @@ class Record(Protocol):
     def accept(self, load_id: str, uuid: str) -> None:
         """Record that the rows which a table holds are none of a load's."""
 
+    def accept_emptied(self, load_id: str, uuid: str) -> None:
+        """Record that the rows which were removed from a table stay away."""
+
+    def accepts_emptied(self, uuid: str) -> bool:
+        """Tell whether :meth:`accept_emptied` was called since rows were loaded last."""
+
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         """Record splits as loaded by a load that has brought nothing."""
 
@@ -245,6 +255,18 @@ class LedgerRecord:
 
     def accept(self, load_id: str, uuid: str) -> None:
         """Do nothing: the caller writes it into the ledger."""
+
+    def accept_emptied(self, load_id: str, uuid: str) -> None:
+        if self._session.ledger is not None:
+            self._session.ledger.step(load_id, f"{EMPTIED} {uuid} {self._last_loaded()}", "done")
+
+    def accepts_emptied(self, uuid: str) -> bool:
+        ledger, said = self._session.ledger, f"{uuid} {self._last_loaded()}"
+        return ledger is not None and any(s == said for *_, s in ledger.steps_called(EMPTIED))
+
+    def _last_loaded(self) -> str:
+        ledger = self._session.ledger
+        return ledger.last_loaded(self._session.target_key) if ledger is not None else ""
 
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         """Do nothing: the caller writes them into the ledger."""
@@ -365,6 +387,13 @@ class JournalRecord:
         journal = self._of(uuid, load_id)
         journal.create()
         journal.accept()
+
+    def accept_emptied(self, load_id: str, uuid: str) -> None:
+        self.accept(load_id, uuid)
+
+    def accepts_emptied(self, uuid: str) -> bool:
+        journal = self._of(uuid)
+        return self._there(journal) and journal.accepts_since()
 
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
         marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
