@@ -116,6 +116,14 @@ def test_what_a_connection_cannot_say_is_refused_without_its_secret(made: Any, w
     ("address", "what"),
     [
         ("clickhouse://me:s3cret@ch/lake", "a password"),
+        # As typed, with letters that end what is taken for the host.
+        ("postgresql://me:s3cret/x@h:5432/shop", "a password"),
+        ("postgresql://me:x?s3cret@h/shop", "a password"),
+        ("mysql://me:x#s3cret@h/shop", "a password"),
+        ("mysql://me:x@s3cret@h/shop", "a password"),
+        ("clickhouse://me:12/s3cret@ch/lake", "a password"),
+        ("https://me:s3cret/x@h/a.csv", "a password"),
+        ("s3://me:s3cret/x@h/a.csv", "a password"),
         ("kafka://b1:9092,b2:9092/orders?sasl.username=me&sasl.password=s3cret", "sasl.password"),
         ("postgresql://h/shop/orders?password=s3cret", "password"),
     ],
@@ -124,6 +132,16 @@ def test_an_address_with_a_secret_is_refused_without_it(address: str, what: str)
     with pytest.raises(ValueError, match=f"holds {what};") as error:
         _check_secret(address)
     assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address", [
+        "https://h:8080/@scope/a@b.csv", "hdfs://nn:8020/u@x/f", "kafka://h1:1,h2:2/t",
+        "postgresql://me@[::1]:5432/db", "clickhouse://h:8123/db?user.name=a@b", "s3://b/a:b@c",
+    ],
+)  # fmt: skip
+def test_an_address_without_a_secret_is_taken(address: str) -> None:
+    _check_secret(address)
 
 
 def test_the_log_has_no_signature_of_an_address() -> None:

@@ -27,6 +27,12 @@ _SCHEME = regex(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 _LAKE = regex(rf"\A({'|'.join(LAKES)})\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
 _USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
+# Hosts with ports, as kafka:// has several.
+_HOST = r"(?:\[[^\[\]@]*\]|[^:@,\[\]]*)(?::\d*)?"
+_HOSTS = regex(rf"{_HOST}(?:,{_HOST})*")
+# Certainly one, and not what a password has between "@" and "/".
+_FULL_HOST = regex(r"localhost|.*[.:\[,].*")
+_NAMED_VALUE = regex(r"[?&][\w.-]+=")
 # Parameters that say who asks and not what for: another value is the same object where its server
 # says so by ETag or time. `key`, `code`, `id` and all that is not known may name the object.
 _CREDENTIAL = regex(
@@ -131,6 +137,14 @@ def parse(text: str) -> Uri:
         return Uri(text, FILE, file_path(text))
     if scheme in (STDIN, "null"):
         return Uri(text, scheme, "")
+    if scheme not in _WEB and _raw_password(text) is not None and "@" in text:
+        raise UsageError(
+            f"{mask(text)!r} is ambiguous: the password in it, or a name, holds a letter that ends "
+            "it elsewhere",
+            hint="In a password write / as %2F, ? as %3F, # as %23 and @ as %40, and @ as %40 in "
+            "the name of a database or table; or give the password another way, as --password or "
+            "a variable does.",
+        )
     userinfo = _USERINFO.match(text)
     bare = text if userinfo is None else userinfo[1] + text[userinfo.end() :]
     user, colon, password = userinfo[2].partition(":") if userinfo else ("", "", "")
@@ -139,8 +153,10 @@ def parse(text: str) -> Uri:
         port = parts.port
         host = parts.hostname or ""
     except ValueError as error:
+        # The error has the text of the port, which may be a password without an "@" behind it.
+        why = "a port is a number up to 65535" if "ort " in str(error) else "malformed host"
         raise UsageError(
-            f"{mask(text)!r} is not a URI: {str(error).lower()}",
+            f"{mask(text)!r} is not a URI: {why}",
             hint="A URI looks like scheme://user@host:port/path?name=value.",
         ) from None
     return Uri(
@@ -179,6 +195,8 @@ def mask(text: str) -> str:
     Of an address of the web a lone user is hidden, which is most often a token, and so is what
     stands behind ``#``. See :func:`rowfall.core.masked.is_shown` for parameters.
     """
+    if raw := _raw_password(text):
+        text = f"{text[: raw[0]]}{MASK}{text[raw[1] :]}"
     scheme, match = scheme_of(text), _USERINFO.match(text)
     web = scheme in _WEB
     if match:
@@ -196,6 +214,40 @@ def mask(text: str) -> str:
     if not mark:
         return text
     return head + mark + "&".join(_masked(item, web=False) for item in query.split("&"))
+
+
+def _raw_password(text: str) -> tuple[int, int] | None:
+    """Return where a password begins and ends that holds a raw ``/``, ``?`` or ``#``, or no host.
+
+    What may be one counts: an address that shows less than it could does no harm.
+    """
+    found = _SCHEME.search(text)
+    if found is None:
+        return None
+    start, last = found.end(), text.rfind("@")
+    end = min((at for m in "/?#" if (at := text.find(m, start)) >= 0), default=len(text))
+    scheme, whole = scheme_of(lake_address(text)), text[start:end]
+    if 0 <= last < end and last >= start:
+        return None  # the usual form
+    user, at, hosts = whole.rpartition("@")
+    colon = start + whole.find(":") + 1
+    if colon == start:
+        return None
+    if not at and not _HOSTS.fullmatch(whole):
+        return (colon, last) if last > end else (colon, end)
+    if last < end:
+        return None
+    behind = text[end : last + 1]
+    # No bucket has a colon; HDFS knows no passwords, and a path may be anything.
+    if scheme not in _STORES and (scheme in _NO_QUERY or _NAMED_VALUE.search(behind)):
+        return None
+    if at:
+        return (colon, last) if ":" in user and not _FULL_HOST.fullmatch(hosts) else None
+    # A password of digits, up to its slash; or a port, and an "@" in a name or path.
+    web_path = _FULL_HOST.fullmatch(whole.partition(":")[0]) or (
+        "/@" in behind and behind.count("@") == 1
+    )
+    return None if scheme in _WEB and web_path else (colon, last)
 
 
 def object_name(url: str) -> str:
@@ -312,6 +364,8 @@ def is_credential(name: str) -> bool:
 def secret_values(text: str) -> tuple[Secret, ...]:
     """Return the secrets that :func:`mask` hides, decoded and as typed, to mask other text."""
     found: list[str] = []
+    if raw := _raw_password(text):
+        found.append(text[slice(*raw)])
     scheme, match = scheme_of(text), _USERINFO.match(text)
     web = scheme in _WEB
     if match and (":" in match[2] or web or scheme in _STORES):

@@ -596,7 +596,8 @@ def _way(found: Described, query: str) -> str:
     """Return a line for the plan: the reading of a table, and what a later run loads of it."""
     name = "the query" if query else found.name
     if found.key is None:
-        return f"{name} is read as one stream: {found.why}; a later run does not load it into a table again"
+        later = "a later run does not load it into a table again"
+        return f"{name} is read as one stream: {found.why}; {later}"
     ranges, key = len(found.ranges), found.key
     text = f"{name} is read in {ranges or 1} range{'s' * (ranges > 1)} of {key.name} ({found.why})"
     if key.grows and (not found.ranges or found.ranges[-1][1] < key.end):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from rowfall.core import uri
@@ -82,6 +84,52 @@ def test_malformed(text: str) -> None:
 )
 def test_mask(text: str, shown: str) -> None:
     assert uri.mask(text) == shown
+
+
+_ODD = ("/", "?", "#", "@", "%", "%2f", "/@", "@/", "?@", "#?/", "[", "]", "//", "&x=", "?x=", " /")
+
+
+@pytest.mark.parametrize(
+    "scheme", ["postgresql", "mysql", "clickhouse", "kafka", "https", "s3", "hdfs", "delta+s3"]
+)
+def test_passwords_that_nobody_has_encoded(scheme: str) -> None:
+    """Such a letter ends the host, and the rest of the password stood in messages as a path."""
+    first, second = "kQ7x", "Zw9v"
+    passwords = [f"{first}{odd}{second}" for odd in _ODD]
+    if scheme != "hdfs":  # which has no passwords, and @ in paths
+        passwords += [f"12/{first}{second}", f"12#{first}{second}", f"9/@{first}"]
+    for password, host, user in itertools.product(
+        passwords, ("host", "db.example.com:5432", "[::1]:5432"), ("me", "")
+    ):
+        text = f"{scheme}://{user}:{password}@{host}/db/t"
+        said = [uri.mask(text)]
+        try:
+            said.append(uri.parse(text).text)
+        except UsageError as error:
+            said.append(f"{error} {error.hint}")
+        assert not any(part in one for one in said for part in (first, second)), text
+
+
+@pytest.mark.parametrize(
+    "text", [
+        "postgresql://me@host:5432/db", "http://host.x:80/a/@me", "http://minio:9000/@scope/x",
+        "s3://bucket/a:b@c/d", "kafka://h1:1,h2:2/t", "duckdb:///a@b/c:d@e", "hdfs://nn:8020/u@x/f",
+        "postgresql://[::1]:5432/db", "delta+s3://b/x:y@z", "https://host/a:b@c",
+        "postgresql://host/db/t@x",
+    ],
+)  # fmt: skip
+def test_addresses_that_hold_no_password(text: str) -> None:
+    assert uri.mask(text) == text
+
+
+def test_a_password_that_ends_the_host_is_said() -> None:
+    with pytest.raises(UsageError) as error:
+        uri.parse("postgresql://me:pa/ss@host/db")
+    assert "%2F" in str(error.value.hint)
+    assert redact("x pa/ss", *uri.secret_values("postgresql://me:pa/ss@host/db")) == "x [HIDDEN]"
+    assert uri.parse("postgresql://me:pa%2Fss@host/db").password == Secret("pa/ss")
+    with pytest.raises(UsageError, match="a port is a number"):
+        uri.parse("postgresql://me:secret/db")  # the host was forgotten
 
 
 @pytest.mark.parametrize(

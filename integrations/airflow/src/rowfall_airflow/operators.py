@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from airflow.sdk import BaseHook, BaseOperator, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -29,6 +29,9 @@ RETRY_CODES = (1, 6, 130)
 """Exit codes after which the same command may do the rest: some files failed, the engine died, it
 was interrupted. All others need a person: docs/reference/exit-codes.md."""
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+_HOST = r"(?:\[[^]]*\]|[^:,\[\]]*)(?::\d*)?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
+_NAMED_VALUE = re.compile(r"[?&][\w.-]+=")
 # Options whose value is a word where YAML and Python have a truth value.
 _YES_NO = ("header",)
 # A stream that goes on for ever is a pipeline, and a report of another kind is none of a task.
@@ -272,14 +275,20 @@ def _check_secret(address: str) -> None:
     """
     if "://" not in address:
         return
-    parts = urlsplit(address)
-    user, _, host = parts.netloc.rpartition("@")
+    scheme, _, rest = address.partition("://")
+    first, before = re.split("[/?#]", rest, maxsplit=1)[0], rest.rpartition("@")[0]
+    password = ":" in first.rpartition("@")[0]
+    if before and ":" in first and "@" not in first:
+        # A password that nobody has percent-encoded may end what is taken for the host. What is no
+        # port is one; so may be a port, but paths of the web and of HDFS may have an "@".
+        paths = scheme.lower() == "hdfs" or _WEB.match(address) or _NAMED_VALUE.search(before)
+        password = not paths or not _HOSTS.fullmatch(first)
     # Parameters of the web are mostly signatures, which only the log must not have.
-    given = () if _WEB.match(address) else parse_qsl(parts.query)
+    given = () if _WEB.match(address) else parse_qsl(rest.partition("?")[2])
     secret = [name for name, _ in given if any(word in name.lower() for word in SECRET_WORDS)]
-    if secret or ":" in user:
+    if secret or password:
         raise ValueError(
-            f"the address of {address.partition('://')[0]}://{host} holds "
+            f"the address of {scheme}:// holds "
             f"{secret[0] if secret else 'a password'}; keep it in a connection of Airflow and name "
             "that (to_conn_id, source_conn_id)"
         )
