@@ -229,11 +229,11 @@ def _raw_password(text: str) -> tuple[int, int] | None:
     scheme, whole = scheme_of(lake_address(text)), text[start:end]
     if 0 <= last < end and last >= start:
         return None  # the usual form
-    user, at, hosts = whole.rpartition("@")
+    user, has_user, hosts = whole.rpartition("@")
     colon = start + whole.find(":") + 1
     if colon == start:
         return None
-    if not at and not _HOSTS.fullmatch(whole):
+    if not has_user and not _HOSTS.fullmatch(whole):
         return (colon, last) if last > end else (colon, end)
     if last < end:
         return None
@@ -241,7 +241,7 @@ def _raw_password(text: str) -> tuple[int, int] | None:
     # No bucket has a colon; HDFS knows no passwords, and a path may be anything.
     if scheme not in _STORES and (scheme in _NO_QUERY or _NAMED_VALUE.search(behind)):
         return None
-    if at:
+    if has_user:
         return (colon, last) if ":" in user and not _FULL_HOST.fullmatch(hosts) else None
     # A password of digits, up to its slash; or a port, and an "@" in a name or path.
     web_path = _FULL_HOST.fullmatch(whole.partition(":")[0]) or (

@@ -90,14 +90,13 @@ _ODD = ("/", "?", "#", "@", "%", "%2f", "/@", "@/", "?@", "#?/", "[", "]", "//",
 
 
 @pytest.mark.parametrize(
-    "scheme", ["postgresql", "mysql", "clickhouse", "kafka", "https", "s3", "hdfs", "delta+s3"]
+    "scheme", ["postgresql", "mysql", "clickhouse", "kafka", "https", "s3", "delta+s3"]
 )
 def test_passwords_that_nobody_has_encoded(scheme: str) -> None:
     """Such a letter ends the host, and the rest of the password stood in messages as a path."""
     first, second = "kQ7x", "Zw9v"
     passwords = [f"{first}{odd}{second}" for odd in _ODD]
-    if scheme != "hdfs":  # which has no passwords, and @ in paths
-        passwords += [f"12/{first}{second}", f"12#{first}{second}", f"9/@{first}"]
+    passwords += [f"12/{first}{second}", f"12#{first}{second}", f"9/@{first}"]
     for password, host, user in itertools.product(
         passwords, ("host", "db.example.com:5432", "[::1]:5432"), ("me", "")
     ):
