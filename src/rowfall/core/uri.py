@@ -137,14 +137,7 @@ def parse(text: str) -> Uri:
         return Uri(text, FILE, file_path(text))
     if scheme in (STDIN, "null"):
         return Uri(text, scheme, "")
-    if scheme not in _WEB and _raw_password(text) is not None and "@" in text:
-        raise UsageError(
-            f"{mask(text)!r} is ambiguous: the password in it, or a name, holds a letter that ends "
-            "it elsewhere",
-            hint="In a password write / as %2F, ? as %3F, # as %23 and @ as %40, and @ as %40 in "
-            "the name of a database or table; or give the password another way, as --password or "
-            "a variable does.",
-        )
+    check_password(text)
     userinfo = _USERINFO.match(text)
     bare = text if userinfo is None else userinfo[1] + text[userinfo.end() :]
     user, colon, password = userinfo[2].partition(":") if userinfo else ("", "", "")
@@ -168,6 +161,28 @@ def parse(text: str) -> Uri:
         unquote(user),
         Secret(unquote(password)) if colon else None,
         dict(parse_qsl(parts.query, keep_blank_values=True)),
+    )
+
+
+def check_password(text: str) -> None:
+    """Check that no letter in an address ends what is taken for the host before a password ends.
+
+    Raises:
+        UsageError: one does, or what stands in the place of a port is none.
+    """
+    if scheme_of(text) in _WEB or _raw_password(text) is None:
+        return
+    if "@" not in text:
+        raise UsageError(
+            f"{mask(text)!r} is not a URI: a port is a number up to 65535",
+            hint="A URI looks like scheme://user@host:port/path?name=value.",
+        )
+    raise UsageError(
+        f"{mask(text)!r} is ambiguous: the password in it, or a name, holds a letter that ends it "
+        "elsewhere",
+        hint="In a password write / as %2F, ? as %3F, # as %23 and @ as %40, and @ as %40 in the "
+        "name of a database or table; or give the password another way, as --password or a "
+        "variable does.",
     )
 
 

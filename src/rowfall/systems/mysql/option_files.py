@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from rowfall.core import passwords
+from rowfall.core import passwords, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.patterns import regex
@@ -34,6 +34,7 @@ def completed(text: str, said: list[str] | None = None) -> str:
     Raises:
         UsageError: a file of options is named, or is there, and cannot be read.
     """
+    uri.check_password(text)
     found = _URI.match(text)
     if found is None:
         return text

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
-from rowfall.core import passwords
+from rowfall.core import passwords, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.patterns import regex
@@ -32,6 +32,7 @@ def completed(text: str, said: list[str] | None = None) -> str:
     Raises:
         UsageError: there is no such service, or its file cannot be read.
     """
+    uri.check_password(text)
     found = _URI.match(text)
     if found is None:
         return text

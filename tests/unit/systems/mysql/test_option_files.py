@@ -85,3 +85,9 @@ def test_files_that_make_no_sense(tmp_path: Path) -> None:
     (tmp_path / ".my.cnf").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="cannot be read: it is not text"):
         completed("mysql:///d/t")
+
+
+def test_a_password_that_ends_the_host_is_not_shown() -> None:
+    with pytest.raises(UsageError) as error:
+        completed("mysql://me:kQ7x/Zw9v@h/db")
+    assert "kQ7x" not in f"{error.value}{error.value.hint}"

@@ -90,3 +90,10 @@ def test_a_service_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PGSERVICEFILE", str(broken))
     with pytest.raises(UsageError, match=r"cannot be looked up in .*broken\.conf"):
         completed("postgresql:///d/t?service=shop")
+
+
+@pytest.mark.parametrize("text", ["postgresql://me:kQ7x/Zw9v@h/db", "postgresql://me:kQ7x/db"])
+def test_a_password_that_is_no_port_is_not_shown(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        completed(text)
+    assert "kQ7x" not in f"{error.value}{error.value.hint}"
