@@ -114,11 +114,13 @@ def choose(
     """
     taken, left = dict[str, FoundTable](), list[FoundTable]()
     for pattern in patterns:
-        here = [table for table in found if matches(pattern, table)]
+        # A table may be called so itself: a?b, a[1]
+        named = [table for table in found if pattern in (table.name, table.full)]
+        here = named or [table for table in found if matches(pattern, table)]
         if not here:
             raise _nothing(pattern, found, text)
         for table in here:
-            if is_named(pattern) or (table.kind == TABLE and not table.parent):
+            if named or is_named(pattern) or (table.kind == TABLE and not table.parent):
                 taken[table.full] = table
             else:
                 left.append(table)

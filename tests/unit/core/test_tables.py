@@ -55,6 +55,13 @@ def test_patterns_choose(patterns: str, exclude: tuple[str, ...], names: list[st
     assert chosen(patterns, *exclude) == names
 
 
+@pytest.mark.parametrize("name", ["a?b", "a*b", "a[1]", "s.a?b"])
+def test_a_name_with_wildcards_is_that_table(name: str) -> None:
+    bare = name.removeprefix("s.")
+    found = [FoundTable("s", one) for one in (bare, "axb", "a1", "a2b")]
+    assert [t.name for t in choose(found, (name,), (), "db").tables] == [bare]
+
+
 def test_what_is_left_out_is_said() -> None:
     found = choose(FOUND, ("public.*",), (), "db")
     assert found.notes == (

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.contracts.load import Amounts, Counts, Tries
 from rowfall.core.results import Failure
-from rowfall.run.attempts import shown
+from rowfall.run.attempts import AttemptRunner, shown
+from rowfall.run.work_queue import WorkQueue
 
 CHECKSUMS = st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, (1 << 64) - 1))
 
@@ -48,3 +53,27 @@ def test_failures_stay_in_their_order() -> None:
 def test_a_recorded_error_is_text_of_bounded_length() -> None:
     assert shown("x" * 5000) == "x" * 2000
     assert shown("a\udcffb") == "a\\xffb"
+
+
+def test_who_waits_meets_no_publisher_that_has_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C or an error waits for the workers at any moment: at that before a publisher starts."""
+    runner = object.__new__(AttemptRunner)
+    runner._workers, runner._publishing = [], None
+    runner._publish_turn, runner.queue = threading.Lock(), WorkQueue()
+    runner._receiver = SimpleNamespace(in_background=True)  # type: ignore[assignment]
+    waited = []
+
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            runner.wait(0.1)  # what the main thread does just now
+            waited.append(runner.works)
+            super().start()
+
+    monkeypatch.setattr("rowfall.run.attempts.threading.Thread", Thread)
+    done = []
+    for number in range(2):  # the second one finds the first
+        runner.publish(iter((done.append(number) or True,)))
+    runner.wait(5)
+    assert waited == [False, False]
