@@ -8,8 +8,9 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -99,6 +100,38 @@ def test_only_who_has_the_token_may_look(live: LivePage) -> None:
         assert get(live, path, Host=host)[0] == 403, host
         assert get(live, f"{path}events", Host=host)[0] == 403, host
     assert get(live, path, Host=f"localhost:{live.port}")[0] == 200
+
+
+def test_what_is_no_request_is_refused(live: LivePage) -> None:
+    path = urlsplit(live.url).path
+    host = f"Host: 127.0.0.1:{live.port}\r\n"
+    for sent, answer in {
+        f"GET {path} HTTP/1.1\r\n{host}\r\n": "200 OK",
+        f"GET {path} HTTP/1.0\r\nhost:127.0.0.1:{live.port}\r\n\r\n": "200 OK",
+        f"POST {path} HTTP/1.1\r\n{host}\r\n": "405 Method Not Allowed",
+        f"POST /x HTTP/1.1\r\n{host}\r\n": "403 Forbidden",
+        f"GET {path}\r\n{host}\r\n": "400 Bad Request",
+        f"GET {path} FTP/1\r\n{host}\r\n": "400 Bad Request",
+        "\r\n": "400 Bad Request",
+        f"GET /{'x' * 9000} HTTP/1.1\r\n{host}\r\n": "400 Bad Request",
+        f"GET {path} HTTP/1.1\r\n{host}{'a: b' * 3000}\r\n\r\n": "400 Bad Request",
+        f"GET {path} HTTP/1.1\r\n{host}" + "a: b\r\n" * 200 + "\r\n": "400 Bad Request",
+    }.items():
+        with socket.create_connection(("127.0.0.1", live.port), timeout=10) as to:
+            to.sendall(sent.encode())
+            with suppress(ConnectionResetError):  # it has not read all that came
+                assert to.recv(64).decode().startswith(f"HTTP/1.1 {answer}\r\n"), sent[:60]
+
+
+def test_a_load_that_nobody_looks_at_imports_no_page() -> None:
+    """It would take a tenth of a second of the load."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, rowfall.cli.live as live\n"
+         "live.LivePage(0, lambda: None).close()\nprint(*sorted(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    dear = {"http.server", "email", "ssl", "rich", "sqlite3", "rowfall.report.page"}
+    assert not dear & set(done.stdout.split())
 
 
 def test_it_listens_on_this_machine_only(live: LivePage) -> None:

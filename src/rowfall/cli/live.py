@@ -2,6 +2,10 @@
 
 On 127.0.0.1 only, under a path that nobody can guess. States are made while somebody looks, once a
 second, from the small file that a running load writes for ``rowfall status``.
+
+The process of the load does all that, so it has to be cheap: what draws the page is imported when
+somebody looks first, 20 CPU-ms. http.server would be as much again (it brings http.client, email
+and ssl): of HTTP, GET of two paths is all that is needed.
 """
 
 from __future__ import annotations
@@ -10,26 +14,27 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, RowfallError, UsageError
 from rowfall.core.events import Event, LoadStarted
-from rowfall.report.load_page import load_page
-from rowfall.report.page import Page, live_html, page_state
-from rowfall.run.history import WatchedLoad
 
 if TYPE_CHECKING:
     from rowfall.cli.output import CommandOutput
+    from rowfall.report.page import Page
+    from rowfall.run.history import WatchedLoad
+
+    # Returns a page, and whether it is the last one.
+    Look = Callable[[], tuple[Page, bool]]
 
 HOST = "127.0.0.1"
 # The file that states are made of is written so often.
 EVERY_SECONDS = 1.0
-# Of a core, what states may cost the load: its process makes them. One takes 5 to 10 ms.
+# Of a core, what states may cost the load: its process makes them. One takes 2 to 7 ms.
 MOST_SHARE = 0.005
 # A connection that proxies and browsers would otherwise take for dead.
 BEAT_SECONDS = 15.0
@@ -39,9 +44,11 @@ LAST_SECONDS = 2.0
 MOST_VIEWERS = 16
 # Requests are a line and some headers from this machine.
 REQUEST_SECONDS = 10.0
-
-# Returns a page, and whether it is the last one.
-Look = Callable[[], tuple[Page, bool]]
+# Bytes of a line of a request, and its lines: browsers send 15 of up to 300 bytes.
+MOST_LINE, MOST_LINES = 8_192, 100
+_REASONS = {
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+}  # fmt: skip
 
 
 class LiveLoad:
@@ -67,6 +74,9 @@ class LiveLoad:
         self._page.close()
 
     def _look(self) -> tuple[Page, bool]:
+        from rowfall.report.page import Page
+        from rowfall.run.history import WatchedLoad
+
         watched = self._watched
         if watched is None and self._load_id:
             watched = self._watched = WatchedLoad.find(self._load_id, self._to)
@@ -78,6 +88,8 @@ class LiveLoad:
 
 def serve(output: CommandOutput, port: int, load_id: str, to: str | None) -> None:
     """Serve the page of a load of another process until it has ended, or until Ctrl-C."""
+    from rowfall.run.history import WatchedLoad
+
     watched = WatchedLoad.find(load_id, to)
     if watched is None:
         raise LedgerError(f"load {load_id} is in no ledger")
@@ -92,6 +104,9 @@ def serve(output: CommandOutput, port: int, load_id: str, to: str | None) -> Non
 
 
 def _shown(watched: WatchedLoad) -> tuple[Page, bool]:
+    from rowfall.report.load_page import load_page
+    from rowfall.report.page import Page
+
     found = watched.now()
     if found is None:
         return Page(
@@ -145,7 +160,10 @@ class LivePage:
         """Send the last state to those who look, and stop."""
         with self._changed:
             seen = self._viewers
-        self._renew(last=True)
+            self._last = not seen
+            self._changed.notify_all()
+        if seen:
+            self._renew(last=True)
         deadline = time.monotonic() + LAST_SECONDS
         with self._changed:
             while seen and self._viewers and time.monotonic() < deadline:
@@ -175,6 +193,8 @@ class LivePage:
 
     def _renew(self, *, last: bool = False) -> Page | None:
         """Look at the load; those who wait get what has changed."""
+        from rowfall.report.page import Page, page_state
+
         try:
             page, ended = self._look()
         except RowfallError as error:  # a ledger that is locked; the next look may do
@@ -202,6 +222,8 @@ class LivePage:
 
     def html(self) -> str:
         """Return the page as it is now."""
+        from rowfall.report.page import Page, live_html
+
         page = self._renew()
         return live_html(page or Page("load"), f"/{self._token}/events")
 
@@ -237,7 +259,8 @@ class LivePage:
                 self._changed.notify_all()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
 
@@ -245,56 +268,68 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: tabs are closed at any time."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET /TOKEN/ and GET /TOKEN/events; everything else is refused."""
+class _Handler(StreamRequestHandler):
+    """Answers GET /TOKEN/ and GET /TOKEN/events once; everything else is refused."""
 
     page: LivePage
     timeout = REQUEST_SECONDS
-    server_version, sys_version = "rowfall", ""
 
-    def do_GET(self) -> None:
-        if not self.page.allows(self.path, self.headers.get("Host", "")):
-            self._refuse(HTTPStatus.FORBIDDEN)
+    def handle(self) -> None:
+        asked = self._asked()
+        if asked is None:
+            self._refuse(400)
             return
-        what = self.path.partition("?")[0].lstrip("/").partition("/")[2]
-        if what == "":
+        method, path, headers = asked
+        if not self.page.allows(path, headers.get("host", "")):
+            self._refuse(403)
+            return
+        what = path.partition("?")[0].lstrip("/").partition("/")[2]
+        if method != "GET":
+            self._refuse(405)
+        elif what == "":
             body = self.page.html().encode("utf-8", "backslashreplace")
-            self._head("text/html; charset=utf-8", len(body))
-            self.wfile.write(body)
+            self._head(200, "text/html; charset=utf-8", len(body))
+            self._send(body)
         elif what == "events":
-            self._head("text/event-stream")
-            known = self.headers.get("Last-Event-ID", "")
+            self._head(200, "text/event-stream")
+            known = headers.get("last-event-id", "")
+            number = int(known) if len(known) < 20 and known.isdecimal() else 0
             with suppress(OSError):  # whoever looked has gone
-                self.page.follow(int(known) if known.isdigit() else 0, self._send)
+                self.page.follow(number, self._send)
         else:
-            self._refuse(HTTPStatus.NOT_FOUND)
-        self.close_connection = True
+            self._refuse(404)
+
+    def _asked(self) -> tuple[str, str, Mapping[str, str]] | None:
+        """Return method, path and headers of a request; None for what is none."""
+        lines: list[str] = []
+        while (line := self.rfile.readline(MOST_LINE)).strip():
+            if not line.endswith(b"\n") or len(lines) == MOST_LINES:
+                return None
+            lines.append(line.decode("latin-1").strip())
+        words = lines[0].split(" ") if lines else []
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return None
+        headers: dict[str, str] = {}
+        for header in lines[1:]:
+            name, _, value = header.partition(":")
+            headers[name.lower()] = value.strip()
+        return words[0], words[1], headers
 
     def _send(self, data: bytes) -> None:
         self.wfile.write(data)
-        self.wfile.flush()
 
-    def _head(self, kind: str, size: int | None = None) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
+    def _head(self, status: int, kind: str, size: int | None = None) -> None:
+        lines = [f"HTTP/1.1 {status} {_REASONS[status]}", f"Content-Type: {kind}"]
         if size is not None:
-            self.send_header("Content-Length", str(size))
-        for name, value in (
-            ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"),
-            ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"),
-            ("Cross-Origin-Resource-Policy", "same-origin"), ("Connection", "close"),
-        ):  # fmt: skip
-            self.send_header(name, value)
-        self.end_headers()
+            lines.append(f"Content-Length: {size}")
+        lines += [
+            "Cache-Control: no-store", "Referrer-Policy: no-referrer",
+            "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY",
+            "Cross-Origin-Resource-Policy: same-origin", "Connection: close",
+        ]  # fmt: skip
+        self._send("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
 
-    def _refuse(self, status: HTTPStatus) -> None:
-        body = f"{status.value} {status.phrase}\n".encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the token is in the path."""
+    def _refuse(self, status: int) -> None:
+        body = f"{status} {_REASONS[status]}\n".encode()
+        self._head(status, "text/plain", len(body))
+        self._send(body)

@@ -109,7 +109,7 @@ def _live(output: CommandOutput, port: int | None, to: str | None) -> Iterator[L
     if port is None:
         yield None
         return
-    from rowfall.cli.live import LiveLoad  # 30 ms
+    from rowfall.cli.live import LiveLoad
 
     live = LiveLoad(output, port, to)
     try:

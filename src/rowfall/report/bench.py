@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,8 @@ def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
         if row.rounds and (shards := row.rounds[-1].more.get("shards")):
             read = ", ".join(f"{units.count(s['read_rows'])}/{units.count(s['stored_rows'])}/"
                              f"{s['s3_requests']}" for s in shards)  # fmt: skip
-            yield f"{row.method}: rows read / stored / requests to S3 by shard: {read}"
+            here = "; the rest was read by rowfall itself" if only_sampled(shards) else ""
+            yield f"{row.method}: rows read from S3 / stored / requests by shard: {read}{here}"
         if row.rounds and "parts" in (more := row.rounds[-1].more):
             yield (
                 f"{row.method}: {units.counted(more['parts'], 'part')} first, {more['left']} after "
@@ -159,6 +160,12 @@ def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
             skipped.setdefault(row.why, []).append(row.method)
     for why, methods in skipped.items():
         yield f"not run: {', '.join(methods)}: {why}"
+
+
+def only_sampled(shards: Sequence[Mapping[str, int]]) -> bool:
+    """Tell whether shards have read a sample alone of what they store."""
+    read, stored = (sum(one[key] for one in shards) for key in ("read_rows", "stored_rows"))
+    return 2 * read < stored
 
 
 def published_text(one: PublishedFigure) -> str:

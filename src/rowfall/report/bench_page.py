@@ -7,8 +7,8 @@ from itertools import groupby
 from statistics import median
 
 from rowfall.core import units
-from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow
-from rowfall.report.bench import HOW, machine_text, published_text, times
+from rowfall.core.bench_results import BY_HAND, ROWFALL, BenchReport, BenchRow
+from rowfall.report.bench import HOW, machine_text, only_sampled, published_text, times
 from rowfall.report.page import (
     Axis,
     BarChart,
@@ -92,6 +92,7 @@ def _comparison(table: str, rows: Sequence[BenchRow], found: BenchReport) -> lis
         tuple((name, _said(row, found)) for name, row in zip(names, ran, strict=True)),
         absent=_why(rows),
         groups=tuple((name, row.side) for name, row in zip(names, ran, strict=True)),
+        kinds=(BY_HAND, ROWFALL),
         compared=tuple(
             (name, row.published.per_vcpu)
             for name, row in zip(names, ran, strict=True)
@@ -135,19 +136,21 @@ def _shards(table: str, names: Sequence[str], ran: Sequence[BenchRow]) -> list[C
     ]
     charts: list[Chart] = []
     for key, words, axis in (
-        ("read_rows", "read", Axis("rows read")),
+        ("read_rows", "read from S3", Axis("rows read")),
         ("stored_rows", "stored", Axis("rows stored")),
     ):
-        spread = tuple(
-            (name, tuple((f"shard {at}", float(one[key])) for at, one in enumerate(shards, 1)))
-            for name, shards in told
-            if any(one[key] for one in shards)
-        )
+        spread, says = [], []
+        for name, shards in told:
+            rows = [float(one[key]) for one in shards]
+            if key == "read_rows" and only_sampled(shards):
+                says.append(f"{name}: read by rowfall itself")
+            elif any(rows):
+                parts = tuple((f"shard {at}", one) for at, one in enumerate(rows, 1))
+                spread.append((name, parts))
+                says.append(f"{name}: {_spread(rows)}")
         if spread:
             charts.append(StackedBar(
-                f"{table}: rows {words} by shard", axis, spread,
-                "; ".join(f"{name}: {_spread([value for _, value in parts])}"
-                          for name, parts in spread) + ".",
+                f"{table}: rows {words} by shard", axis, tuple(spread), f"{'; '.join(says)}."
             ))  # fmt: skip
     return charts
 

@@ -148,8 +148,9 @@ def test_shards_and_scaling_are_drawn() -> None:
     assert stored.says == (
         "s3Cluster(): the fullest has 20 % more than the average; rowfall load: even."
     )
-    read = chart(page, StackedBar, "Cluster of 2 shards: rows read by shard")
-    assert "all by one shard" in read.says
+    read = chart(page, StackedBar, "Cluster of 2 shards: rows read from S3 by shard")
+    assert read.rows == (("s3Cluster()", (("shard 1", 1e6), ("shard 2", 0.0))),)
+    assert read.says == ("s3Cluster(): all by one shard; rowfall load: read by rowfall itself.")
     scaling = chart(page, LineChart, "Scaling with shards")
     measured, by_hand, published = scaling.lines
     # The fastest of its side into one: s3Cluster() has no such row of its own.

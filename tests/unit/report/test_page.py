@@ -13,6 +13,7 @@ from rowfall.report.page import (
     TIME,
     Axis,
     BarChart,
+    Chapter,
     Chart,
     CodeBlocks,
     HeatMap,
@@ -110,6 +111,28 @@ def test_a_chart_without_data_is_a_sentence(chart: Chart) -> None:
     assert "It was over too soon." in page.text
     assert json.loads(page.scripts[0])["charts"] == {}
     assert not [a for tag, a in page.tags if tag in ("table", "details", "pre")]
+
+
+def test_charts_stay_in_their_chapter_however_cards_fill_the_lines() -> None:
+    charts = (CHARTS[0], Chapter("A1"), CHARTS[1], CHARTS[2], Chapter("A2"), CHARTS[3])
+    text = page_html(Page("bench", charts))
+    Parsed(text)
+    body = text.partition('tabindex="-1">')[2].partition("</main>")[0]
+    _, *parts = body.split('<div class="part">')
+    found = [re.findall(r'-title">(\w+)</h|<h2 id="(\w+)"', part) for part in parts]
+    assert [[a or b for a, b in each] for each in found] == [
+        ["Rates"], ["a1", "Files", "CPU"], ["a2", "Durations"],
+    ]  # fmt: skip
+    assert 'class="part"' not in page_html(Page("load 1", CHARTS))
+
+
+def test_a_group_has_one_colour_on_all_charts_of_a_page() -> None:
+    one = BarChart("Files", RATE, (("a", 1.0),), groups=(("a", "rowfall"),),
+                   kinds=("by hand", "rowfall"))  # fmt: skip
+    text = page_html(Page("bench", (one,)))
+    assert '<ul class="legend"><li><i class="c2 l1"></i>rowfall</li></ul>' in text
+    data = json.loads(Parsed(text).scripts[0])
+    assert data["charts"]["files"]["kinds"] == ["by hand", "rowfall"]
 
 
 HOSTILE = "</script><script>alert(1)</script><!--\x1b[31m\u202e\u2028'\"&\udcff.csv"

@@ -106,9 +106,11 @@ class ClusterCase:
 
 
 def read_by_shard(lab: Lab, began: str) -> list[dict[str, int]]:
-    """Return what each shard has read and stored since a moment, by its own query log.
+    """Return what each shard has read from S3 since a moment, by its own query log.
 
-    The rows of a shard's table beside them are where the rows have gone, whoever read them.
+    The rows of a shard's table beside them are where the rows have gone, whoever read them. A
+    statement that only sent others to read has their rows in the log as well, and so have those
+    that rows were sent to: neither has asked S3 for anything.
     """
     settle()
     shards = []
@@ -117,9 +119,7 @@ def read_by_shard(lab: Lab, began: str) -> list[dict[str, int]]:
         read, size, requests = node.query(
             "SELECT sum(read_rows), sum(read_bytes), "
             "sum(ProfileEvents['S3GetObject']) FROM system.query_log WHERE type = 'QueryFinish' "
-            "AND (query_kind = 'Insert' OR NOT is_initial_query OR "
-            "ProfileEvents['S3GetObject'] > 0) "
-            f"AND event_time_microseconds >= {literal(began)}"
+            f"AND ProfileEvents['S3GetObject'] > 0 AND event_time_microseconds >= {literal(began)}"
         ).split()
         stored = node.query("SELECT count() FROM bench.local").strip()
         shards.append({"read_rows": int(read), "read_bytes": int(size),

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _document(page: Page, policy: str, events: str) -> str:
     policy += (
         f"; script-src {digests}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     )
-    body = "".join(each["html"] for each in state["charts"])
+    body = _body(page, [each["html"] for each in state["charts"]])
     charts = {each["id"]: each["chart"] for each in state["charts"] if each["chart"]}
     data = _json({"charts": charts, "events": events})
     return f"""<!doctype html>
@@ -120,6 +121,19 @@ def _document(page: Page, policy: str, events: str) -> str:
 </body>
 </html>
 """
+
+
+def _body(page: Page, found: Sequence[str]) -> str:
+    """Return the charts; those of a chapter stay together, however cards fill the lines."""
+    starts = [at for at, chart in enumerate(page.charts) if isinstance(chart, Chapter)]
+    if not starts:
+        return "".join(found)
+    bounds = pairwise([0, *starts, len(found)])
+    return "".join(
+        f'<div class="part">{"".join(found[start:stop])}</div>'
+        for start, stop in bounds
+        if start < stop
+    )
 
 
 @cache
@@ -264,11 +278,13 @@ def _marks(chart: Chart) -> str:
 def _legend(chart: Chart) -> str:
     """Return the names of lines or parts with their colours, where there is more than one."""
     names: list[tuple[str, str]] = []
+    absent: set[str] = set()
     if isinstance(chart, LineChart) and len(chart.lines) > 1:
         names = [(line.name, "") for line in chart.lines]
     elif isinstance(chart, BarChart):
-        groups = dict.fromkeys(group for _, group in chart.groups)
+        groups = dict.fromkeys((*chart.kinds, *(group for _, group in chart.groups)))
         names = [(group, "") for group in groups] if len(groups) > 1 else []
+        absent = set(groups) - {group for _, group in chart.groups}
     elif isinstance(chart, StackedBar):
         sums: dict[str, float] = {}
         for _, parts in chart.rows:
@@ -284,6 +300,7 @@ def _legend(chart: Chart) -> str:
         + (f" <b>{_text(more)}</b>" if more else "")
         + "</li>"
         for at, (name, more) in enumerate(names)
+        if name not in absent
     )
     if isinstance(chart, BarChart) and chart.compared:
         items += f'<li><i class="compared"></i>{_text(chart.compared_as)}</li>'

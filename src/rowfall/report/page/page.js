@@ -186,7 +186,7 @@
 
   function bar(chart, width) {
     const notes = new Map(chart.notes), groups = new Map(chart.groups);
-    const compared = new Map(chart.compared), kinds = [...new Set(groups.values())];
+    const compared = new Map(chart.compared), kinds = [...new Set([...chart.kinds, ...groups.values()])];
     const rows = chart.bars.map(([name, value], at) => ({ name, value, at: String(at),
       beside: compared.get(name), color: color(Math.max(0, kinds.indexOf(groups.get(name)))),
       text: `${name}\n${say(value, chart.x.unit)}${notes.get(name) ? `, ${notes.get(name)}` : ""}${

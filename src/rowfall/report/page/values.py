@@ -97,6 +97,8 @@ class BarChart:
         notes: by name, what stands behind the value: ``12.3M rows``.
         says, absent: as of :class:`LineChart`.
         groups: by name, what a bar belongs to; bars of one group have one colour.
+        kinds: groups in the order of their colours, where a chart may lack some of them that
+            others beside it have.
         compared: by name, a value that is marked on the line of the bar: what was published.
         compared_as: what those values are, for the legend.
     """
@@ -108,6 +110,7 @@ class BarChart:
     says: str = ""
     absent: str = ""
     groups: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[str, ...] = ()
     compared: tuple[tuple[str, float], ...] = ()
     compared_as: str = ""
 
