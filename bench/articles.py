@@ -3,7 +3,7 @@
 What is behind the name goes to ``rowfall bench``. ClickHouse and MariaDB are the tests' own, found
 by their variables; PostgreSQL is installed by apt; Kafka and HDFS run for as long as this does.
 Writes the page ``articles.html`` into the folder of the run, and beside this file, unless the scale
-is tiny, ``results-articles.json`` and ``RESULTS-articles.md``.
+is tiny or rowfall-decode the one for tests, ``results-articles.json`` and ``RESULTS-articles.md``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.measure import is_release
 from lab.clickhouse import binary
 from lab.hdfs import Hdfs
 from lab.kafka import Kafka, jars
@@ -35,7 +36,7 @@ BROKER = "3.9.1"
 
 def main() -> int:
     arguments = sys.argv[1:] or ["all"]
-    kept = "tiny" not in arguments and "--scale=tiny" not in arguments
+    kept = "tiny" not in arguments and "--scale=tiny" not in arguments and is_release()
     env = {**os.environ, "ROWFALL_CLICKHOUSE": str(binary()), "ROWFALL_MARIADB": str(programs()),
            "ROWFALL_KAFKA": str(jars(BROKER))}  # fmt: skip
     if not (BIN / "postgres").exists():

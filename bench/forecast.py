@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.data import BUCKET, ROWFALL, served
-from bench.measure import adopt_orphans, run
+from bench.measure import adopt_orphans, is_release, run
 from lab.postgresql import PostgresqlServer
 from rowfall.measure.machine import contention
 
@@ -140,7 +140,9 @@ def main() -> int:
     wrong = len({id(one) for one in missed})
     print(f"\n{len(cases) - wrong} of {len(cases)} within 10 % of the rows and 25 % of time and "
           f"memory; load average {os.getloadavg()[0]:.1f}")  # fmt: skip
-    if given.scale == 1 and len(cases) > FILES:
+    if not is_release():
+        print("rowfall-decode is the one for tests: run 'make decoder'; no results are written")
+    elif given.scale == 1 and len(cases) > FILES:
         document = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "cases": cases}
         OUT.write_text(json.dumps(document, indent=1) + "\n")
     return 0

@@ -6,6 +6,7 @@ import argparse
 import compileall
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -71,6 +72,15 @@ class Result:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         return cls(**found)
+
+
+def is_release() -> bool:
+    """Tell whether rowfall-decode is what users get.
+
+    The one for tests (``make test``) has checks and is optimised less: its loads take up to twice
+    the CPU, which no results may say.
+    """
+    return not list(Path(sys.prefix).glob(".decoder-quick-*"))
 
 
 def median(values: Iterable[float]) -> float:

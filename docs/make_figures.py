@@ -150,11 +150,44 @@ _TITLES = {
     "hits-tsv": "hits (105 columns), tsv.gz",
     "hits-parquet": "hits, Parquet",
 }
+
+
+def articles() -> str:
+    """Return the articles' loads: published rows for each vCPU beside those of a core here."""
+    found = results("results-articles")
+    lines = ["| article | load | published | by hand | rowfall |", "|---|---|---:|---:|---:|"]
+    tables: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        tables.setdefault((row["article"], row["table"]), []).append(row)
+    for (article, title), rows in tables.items():
+        ran = [row for row in rows if row["rounds"]]
+        ours, theirs = (
+            max((r for r in ran if r["side"] == side), key=_per_core, default=None)
+            for side in ("rowfall", "by hand")
+        )
+        published = next((r["published"] for r in (ours, theirs) if r and r["published"]), None)
+        each = published and published["rows_per_vcpu_second"]
+        if ours and each:
+            known = "" if theirs is None else _thousands(_per_core(theirs))
+            shown = f"{_thousands(each)} | {known} | {_thousands(_per_core(ours))}"
+            lines.append(f"| {article} | {title} | {shown} |")
+    return "\n".join(lines)
+
+
+def _per_core(row: Mapping[str, Any]) -> float:
+    return float(row["rows_per_core_second"] or 0)
+
+
+def _thousands(rate: float) -> str:
+    return f"{rate / 1e3:,.0f}" if rate >= 1e4 else f"{rate / 1e3:.1f}"
+
+
 MADE: Mapping[str, Callable[[], str]] = {
     "five": five,
     "servers": servers,
     "install-size": install_size,
     "compared": compared,
+    "articles": articles,
 }
 
 
