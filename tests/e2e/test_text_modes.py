@@ -74,6 +74,8 @@ def make_shape(rng: random.Random) -> Shape:
         for at, name in zip((2, 3), rng.sample(ODD, 2), strict=True):
             names[at] = name
     delimiter = rng.choice(",,;|" if trailing else ",,,;|\t")
+    # Without names the last column may just be empty, but behind pipes.
+    trailing = trailing and (header or delimiter == "|")
     tail = trailing and rng.random() < 0.5
     return Shape(delimiter, header, trailing, tail, odd, tuple(names), types)
 
