@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
+from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,25 +56,29 @@ def test_a_recorded_error_is_text_of_bounded_length() -> None:
     assert shown("a\udcffb") == "a\\xffb"
 
 
-def test_who_waits_meets_no_publisher_that_has_not_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Ctrl-C or an error waits for the workers at any moment: at that before a publisher starts."""
+def test_who_waits_meets_no_publisher_that_has_not_begun() -> None:
+    """Ctrl-C or an error waits for the workers at any moment, so here at each line of publish()."""
     runner = object.__new__(AttemptRunner)
     runner._workers, runner._publishing = [], None
     runner._publish_turn, runner.queue = threading.Lock(), WorkQueue()
     runner._receiver = SimpleNamespace(in_background=True)  # type: ignore[assignment]
-    waited = []
+    lines = set()
 
-    class Thread(threading.Thread):
-        def start(self) -> None:
-            runner.wait(0.1)  # what the main thread does just now
-            waited.append(runner.works)
-            super().start()
+    def at_each_line(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not AttemptRunner.publish.__code__:
+            return None
+        if event == "line":
+            lines.add(frame.f_lineno)
+            runner.wait(0)  # what the main thread does just now
+        return at_each_line
 
-    monkeypatch.setattr("rowfall.run.attempts.threading.Thread", Thread)
-    done = []
-    for number in range(2):  # the second one finds the first
-        runner.publish(iter((done.append(number) or True,)))
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        for _ in range(2):  # the second one finds the first
+            runner.publish(iter((True,)))
+    finally:
+        sys.settrace(before)
     runner.wait(5)
-    assert waited == [False, False]
+    assert len(lines) > 5
+    assert not runner.works
