@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rowfall.contracts.load import Amounts, Counts, Tries
 from rowfall.core.results import Failure
+from rowfall.publish.tables import TableReceiver
 from rowfall.run.attempts import AttemptRunner, shown
 from rowfall.run.work_queue import WorkQueue
 
@@ -61,7 +62,8 @@ def test_who_waits_meets_no_publisher_that_has_not_begun() -> None:
     runner = object.__new__(AttemptRunner)
     runner._workers, runner._publishing = [], None
     runner._publish_turn, runner.queue = threading.Lock(), WorkQueue()
-    runner._receiver = SimpleNamespace(in_background=True)  # type: ignore[assignment]
+    runner._receiver = object.__new__(TableReceiver)
+    assert runner._receiver.in_background
     lines = set()
 
     def at_each_line(frame: FrameType, event: str, _: object) -> Any:
