@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from bench.measure import BenchError, run
 from bench.server import SERVER_MEMORY, TUNED, cpu_seconds, rounded
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
+from lab.disk import JournaledDisk
 from rowfall.core.sql import literal, settings_clause
 
 HERE = Path(__file__).resolve().parent
@@ -42,15 +43,19 @@ DASHBOARD = (
 )
 DASHBOARD_ROWS = 5_000_000
 IDLE_SECONDS = 10.0
+# For the rows of the largest case, and parts that wait to be deleted.
+DISK_MEGABYTES = 16_384
 SHARDING_KEY = "cityHash64(distance_miles)"
 HOW = """\
 One ClickHouse server, the S3 service and rowfall share this machine; the sides take turns,
 medians of all rounds. "Server CPU" is that of the server process from the first statement until
 each partition is one part: parts that a side leaves are merged by `OPTIMIZE TABLE ... PARTITION
 ID ... FINAL`. Both sides have to store the same rows. What the server uses while there is
-nothing to do is taken off. The whole load is counted, with rowfall's own questions, its journal
-and its probe. For the dashboard the server has one core of its own, and the builder, the S3
-service and who asks the other one, as if they were another machine. "Between nodes" are the
+nothing to do is taken off. The whole load is counted, with rowfall's own questions and its journal;
+the probe of the layout is in the first round only, as later loads remember it. The server's data
+lies on an ext4 with a journal. For the dashboard the server has one core of its own, and the
+builder, the S3 service and who asks the other one, as if they were another machine; the builder
+runs at nice 19, as it does where the server is on its machine. "Between nodes" are the
 bytes that nodes received by statements of other nodes."""
 
 
@@ -72,8 +77,14 @@ CASES = {
     "taxi": Case("Taxi, csv.gz", "taxi", "csv.gz", "CSV", 2_000_000, 4, 15),
     "trips": Case(
         "Trips, csv.gz, 100 partitions", "trips", "csv.gz", "CSV", 20_000_000, 20, 40,
-        "duration_seconds % 100",
+        "(duration_seconds, bitAnd(vehicle_id, 3))",
     ),
+    "trips-whole": Case("Trips, csv.gz", "trips", "csv.gz", "CSV", 20_000_000, 20, 40),
+    "trips-100m": Case(
+        "Trips, csv.gz, 100 partitions", "trips", "csv.gz", "CSV", 100_000_000, 20, 40,
+        "(duration_seconds, bitAnd(vehicle_id, 3))",
+    ),
+    "trips-100m-whole": Case("Trips, csv.gz", "trips", "csv.gz", "CSV", 100_000_000, 20, 40),
     "lineitem": Case("TPC-H lineitem, Parquet", "lineitem", "parquet", "Parquet", 6_000_000, 4, 10),
 }  # fmt: skip
 OTHERS = ("dashboard", "sharding")
@@ -95,7 +106,6 @@ class Side:
         self.endpoint, self.env = s3
         self.table = data.table(case.table)
         self.idle = idle_rate(process_of(server))
-        self._runs = 0
 
     def begin(self) -> None:
         for name in ("t", "_rowfall_journal"):
@@ -115,12 +125,11 @@ class Side:
         self.server.query(query, timeout=600)
 
     def build(self, *before: str) -> None:
-        self._runs += 1
         source = f"s3://{BUCKET}/part_*.{self.case.suffix}"
         told = report(run(
             [*before, ROWFALL, "load", source, "--build", "on", "--table", "t", "--json",
              "--to", self.server.uri("bench")],
-            env={"ROWFALL_HOME": str(self.state / str(self._runs)), **self.env},
+            env={"ROWFALL_HOME": str(self.state), **self.env},
         ).output)  # fmt: skip
         if told["notes"]:
             raise BenchError(f"parts were not built: {told['notes']}")
@@ -362,7 +371,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, Any] = json.loads(before.read_text()) if before.exists() else {"cases": {}}
     found |= {"load": os.getloadavg()[0], "cores": os.cpu_count()}
     names = options.cases.split(",")
-    with ClickHouse(memory=SERVER_MEMORY) as server:
+    with (
+        closing(JournaledDisk(options.data, DISK_MEGABYTES)) as disk,
+        ClickHouse(memory=SERVER_MEMORY, power=disk) as server,
+    ):
         server.query("CREATE DATABASE IF NOT EXISTS bench")
         found["server"] = server.query("SELECT version()").strip()
         for name in names:

@@ -483,6 +483,35 @@ def test_a_server_that_cannot_read_the_layout(watched: Watched) -> None:
     assert lake.staging() == set()
 
 
+@long
+def test_a_proof_is_remembered_until_the_server_refuses_parts(watched: Watched) -> None:
+    """Later loads trust it; one whose parts are refused asks anew, and says what comes of it."""
+    lake, broken, probed = watched.lake, [False], [0]
+
+    def script(request: Request) -> Fault | None:
+        if RESTORE not in request.sql:
+            return None
+        probed[0] += not restores(request)
+        newer = exception(33, "Cannot read all data: parts are of a newer version")
+        return newer if broken[0] else None
+
+    watched.proxy.script = script
+    given = ("load", write(lake.shell), "--to", watched.to, "--build", "on", "--json")
+    for table in ("t", "again"):
+        assert lake.shell.ok(*given, "--table", table).document["rows"] == 10_000
+    assert probed == [1]
+    broken[0] = True
+    refused = lake.shell.ends(5, *given, "--table", "refused")
+    assert "the server does not take parts that are built here: Cannot read" in refused.talk
+    assert probed == [2]
+    broken[0] = False
+    assert lake.shell.ok(*given, "--table", "refused").document["rows"] == 10_000
+    assert probed == [3]
+    for table in ("again", "refused"):
+        same(lake, "t", table)
+    assert lake.staging() == set()
+
+
 # --- object stores --------------------------------------------------------------------------------
 
 POLICY = """\

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from lab.disk import PowerDisk, SmallDisk
+from lab.disk import JournaledDisk, PowerDisk, SmallDisk
 from lab.process import Service, ServiceError, free_ports, reachable
 from lab.tls import certificate
 from rowfall.lab.cluster import ask
@@ -76,7 +76,7 @@ class ClickHouse(Service):
         tls: listen on :attr:`https_port` as well, with a certificate of its own.
         disk: megabytes of a file system of its own for the data (see :class:`SmallDisk`);
             at 200 and more the server itself fits.
-        power: the data is on this disk; :meth:`lose_power` cuts it.
+        power: the data is on this disk; :meth:`lose_power` cuts that of a :class:`PowerDisk`.
 
     Attributes:
         http_port, tcp_port: on 127.0.0.1.
@@ -98,7 +98,7 @@ class ClickHouse(Service):
         join: ClickHouse | None = None,
         tls: bool = False,
         disk: int | None = None,
-        power: PowerDisk | None = None,
+        power: PowerDisk | JournaledDisk | None = None,
     ) -> None:
         self._binary = binary()
         super().__init__()
@@ -163,7 +163,7 @@ class ClickHouse(Service):
 
     def lose_power(self) -> None:
         """End, and leave on the disk what it holds at this moment; :meth:`start` begins with it."""
-        assert self._power is not None
+        assert isinstance(self._power, PowerDisk)
         self.kill()
         self._power.cut()
 

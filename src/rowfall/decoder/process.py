@@ -86,7 +86,7 @@ class DecoderProcess:
 
     Args:
         stdout: descriptor that the output "-" goes to.
-        nice: how much less of the cores it gets than others, from 0 to 19.
+        nice: how much less of the cores it gets than this process, from 0 to 19.
 
     Attributes:
         given: what a program says that has failed while it wrote Arrow; None where it says nothing.
@@ -113,7 +113,8 @@ class DecoderProcess:
         )  # fmt: skip
         if nice:  # its threads, which it has once it has the spec, inherit that
             with suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, nice)
+                own = os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + nice))
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._written = self._read = (0, 0)
         self._last = b""

@@ -57,6 +57,14 @@ class BuildForShards(BuildForServer):
             finally:
                 self._proven = shard.refused
 
+    def prove_anew(self, order: Order, lane: int) -> None:
+        """See :meth:`BuildForServer.prove_anew`."""
+        for shard in self._shards:
+            try:
+                shard.prove_anew(order, lane)
+            finally:
+                self._proven = shard.refused
+
     def _partitioned(
         self, run: BuildRun, table: Definition, stored: Sequence[Column], asked: Spec
     ) -> Spec:

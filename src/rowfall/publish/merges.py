@@ -125,24 +125,27 @@ class Merges:
         """Return the parts of a partition from which inserts into a table are delayed."""
         if (database, table) not in self._limits:
             ask = partial(self._engine.ask, lane=LANE)
-            found = parts_limit(ask, DELAY, database, table)
-            self._limits[database, table] = 1000 if found is None else found
+            (limit,) = parts_limits(ask, [DELAY], database, table) or [1000]
+            self._limits[database, table] = limit
         return self._limits[database, table]
 
 
-def parts_limit(ask: Ask, setting: str, database: str, table: str) -> int | None:
-    """Return a limit of parts of a table: its own, or the server's; None where it is gone.
+def parts_limits(ask: Ask, settings: Sequence[str], database: str, table: str) -> list[int] | None:
+    """Return limits of parts of a table: its own, or the server's; None where it is gone.
 
     Args:
-        setting: :data:`DELAY` or :data:`REFUSE`.
+        settings: :data:`DELAY` or :data:`REFUSE`, or both.
     """
+    limits = ", ".join(
+        f"(SELECT toUInt64(value) FROM system.merge_tree_settings WHERE name = {quote(setting)})"
+        for setting in settings
+    )
     rows = ask(
-        "SELECT engine_full, (SELECT toUInt64(value) FROM system.merge_tree_settings "
-        f"WHERE name = '{setting}') FROM system.tables WHERE database = {quote(database)} "
+        f"SELECT engine_full, {limits} FROM system.tables WHERE database = {quote(database)} "
         f"AND name = {quote(table)}"
     )
     if not rows:
         return None
-    full, limit = rows[0]
-    own = re.search(rf"\b{setting} = (\d+)", full)
-    return int(own[1]) if own else int(limit)
+    full, *found = rows[0]
+    own = [re.search(rf"\b{setting} = (\d+)", full) for setting in settings]
+    return [int(its[1] if its else limit) for its, limit in zip(own, found, strict=True)]

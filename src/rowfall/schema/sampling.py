@@ -135,7 +135,8 @@ class SampleOptions:
         text: what the user has said about text; None for nothing.
         union: files may lack columns.
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
-        alone: no engine runs that reads the files, so rowfall-decode is asked about Parquet first.
+        alone: no engine reads the files, as none runs or the load spares it: rowfall-decode is
+            asked first about Parquet, and about text that lies in a store.
     """
 
     text: Asked | None = None
@@ -162,7 +163,7 @@ def take_sample(
         raise SourceError(f"{source.text} holds no data to infer columns from")
     sampler = _Sampler(source, listing, splits, encoding, ask, wanted or WantedFacts())
     options = options or SampleOptions()
-    sampler = replace(sampler, alone=options.alone and encoding.format == "Parquet")
+    sampler = replace(sampler, alone=options.alone)
     if encoding.kind is Kind.TEXT:
         return sampler.sample_text(options)
     if engine_formats.is_engine_only(encoding.format):
@@ -178,7 +179,7 @@ class _Sampler:
 
     Attributes:
         splits: the objects of the sample.
-        alone: see :class:`SampleOptions`, of Parquet.
+        alone: see :class:`SampleOptions`.
     """
 
     source: Source
@@ -253,7 +254,9 @@ class _Sampler:
             return ()
         names = [column.name for column in columns]
         splits, limit = self.rows_to_read(columns, groups)
-        found = text_facts(self.source, splits, self.encoding, names, limit, more)
+        found = text_facts(
+            self.source, splits, self.encoding, names, limit, more, remote=self.alone
+        )
         if found is None:
             return ()
         given: list[dict[str, Any]] = [{"rows": found.rows} for _ in columns]

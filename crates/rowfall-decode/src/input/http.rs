@@ -41,9 +41,19 @@ pub struct HttpReader {
 impl HttpReader {
     /// Start fetching. Errors of requests come when the bytes are read.
     pub fn open(agent: &Agent, input: &Input) -> io::Result<HttpReader> {
+        HttpReader::start(agent, input, pieces_of(input).1)
+    }
+
+    /// The same for a reader that wants the first rows only: no more than the piece that it is at
+    /// is fetched.
+    pub fn beginning(agent: &Agent, input: &Input) -> io::Result<HttpReader> {
+        HttpReader::start(agent, input, 1)
+    }
+
+    fn start(agent: &Agent, input: &Input, pieces_ahead: u64) -> io::Result<HttpReader> {
         let missing = || io::Error::other("it has no address");
         let all = input.stop.is_none();
-        let (piece_bytes, pieces_ahead) = pieces_of(input);
+        let (piece_bytes, _) = pieces_of(input);
         let pieces = input.bytes().map(|bytes| bytes.div_ceil(piece_bytes));
         let download = Arc::new(Download {
             address: ObjectAddress::new(agent, input).ok_or_else(missing)?,

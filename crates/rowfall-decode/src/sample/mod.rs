@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use crate::error::Fail;
 use crate::input::buffer::TextBuffer;
+use crate::input::http::HttpReader;
+use crate::input::http_request;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
 use crate::sample::facts::Facts;
@@ -113,7 +115,11 @@ fn object_texts(spec: &Spec, rows: usize, bytes: usize, simd: Simd) -> Result<Va
 
 fn open(spec: &Spec, input: &Input, simd: Simd) -> Result<TextSource, Fail> {
     let io = |error: &std::io::Error| Fail::io(input.name(), error);
-    let raw = InputReader::file(input).map_err(|e| io(&e))?;
+    let raw = match input.url() {
+        Some(_) => HttpReader::beginning(&http_request::agent(), input).map(InputReader::Http),
+        None => InputReader::file(input),
+    };
+    let raw = raw.map_err(|e| io(&e))?;
     TextSource::new(raw, spec.compression, simd, 1).map_err(|e| io(&e))
 }
 

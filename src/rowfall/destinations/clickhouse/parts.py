@@ -8,7 +8,7 @@ from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.load_record import PartSizes
-from rowfall.publish.merges import DELAY, REFUSE, parts_limit
+from rowfall.publish.merges import DELAY, REFUSE, parts_limits
 
 # Below this merges have caught up: where the sweep of insert threads and block sizes that loaders
 # are compared by stops its clock.
@@ -39,10 +39,8 @@ def part_sizes(session: Session) -> PartSizes | None:
     classes = [low << 2 * n for n in range((high // low).bit_length() // 2 + 1)]
     target, delay, throw = session.first_target, 0, 0
     with suppress(RowfallError):  # this user may not see them
-        delay, throw = (
-            parts_limit(session.engine.ask, setting, target.database, target.table) or 0
-            for setting in (DELAY, REFUSE)
-        )
+        ask, settings = session.engine.ask, (DELAY, REFUSE)
+        delay, throw = parts_limits(ask, settings, target.database, target.table) or (0, 0)
     return PartSizes(
         tuple((most, sizes.get(most, 0)) for most in classes), fullest, FEW_PARTS, None, delay,
         throw,

@@ -16,6 +16,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, InputColumn, SampleRequest, Spec
 from rowfall.decoder.sampling import TextFacts, first_objects, measure
+from rowfall.schema.types.parquet_files import inputs_by_address
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.files import LocalFiles
@@ -23,7 +24,7 @@ from rowfall.stores.files import LocalFiles
 
 def text_facts(
     source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str],
-    rows: int, more: str,
+    rows: int, more: str, *, remote: bool = False,
 ) -> TextFacts | None:  # fmt: skip
     """Measure the first rows of some files; None where the engine has to be asked.
 
@@ -32,8 +33,9 @@ def text_facts(
             keys.
         rows: of each file at most.
         more: lines from elsewhere in the files, without a header.
+        remote: they may be objects, of which the first megabytes are fetched.
     """
-    program, spec = installed.program(), _spec(source, splits, encoding, names)
+    program, spec = installed.program(), _spec(source, splits, encoding, names, remote=remote)
     if program is None or spec is None:
         return None
     return measure(program, SampleRequest(spec, rows, more))
@@ -54,16 +56,24 @@ def object_texts(
 
 
 def _spec(
-    source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str]
-) -> Spec | None:
+    source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str], *,
+    remote: bool = False,
+) -> Spec | None:  # fmt: skip
     """Return what rowfall-decode reads; None for what it does not sample."""
     packed = {compression_of(split.uri, encoding) for split in splits}
     text = encoding.kind is Kind.TEXT
     plain = encoding.dialect is None and (text or encoding.format == "JSONEachRow")
-    here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
-    if not plain or not here or len(packed) != 1:
+    wholes = all(split.start is None for split in splits)
+    if not plain or not wholes or len(packed) != 1:
         return None
-    inputs, compression = tuple(Input(split.uri) for split in splits), packed.pop()
+    inputs: tuple[Input, ...] | None = None
+    if isinstance(source, LocalFiles):
+        inputs = tuple(Input(split.uri) for split in splits)
+    elif remote:
+        inputs = inputs_by_address(source, splits)
+    if inputs is None:
+        return None
+    compression = packed.pop()
     if not text:
         return Spec(
             inputs=inputs, format=encoding.format, outputs=("-",), compression=compression,

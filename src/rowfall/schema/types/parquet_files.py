@@ -89,14 +89,19 @@ def inputs_of(
     wholes = [whole_file(split) for split in splits]
     if isinstance(source, LocalFiles):
         return tuple(Input(split.uri) for split in wholes)
-    if not isinstance(source, Addressed) or any(split.size is None for split in wholes):
+    return inputs_by_address(source, wholes)
+
+
+def inputs_by_address(source: object, splits: Sequence[Split]) -> tuple[Input, ...] | None:
+    """Return whole objects as inputs that rowfall-decode fetches; None where it cannot."""
+    if not isinstance(source, Addressed) or any(split.size is None for split in splits):
         return None
     return tuple(
         Input(
             split.uri, url=address.url, headers=address.headers or None, size=split.size,
             version=None if address.any_version else split.version, by_query=address.by_query,
         )
-        for split, address in zip(wholes, source.addresses(wholes), strict=True)
+        for split, address in zip(splits, source.addresses(splits), strict=True)
     )  # fmt: skip
 
 

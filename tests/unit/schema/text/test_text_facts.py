@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rowfall.core.errors import RowfallError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.schema import json_sample, sampling
 from rowfall.schema.column_facts import ColumnFacts, WantedFacts
+from rowfall.schema.text import text_facts
+from rowfall.sources.base import HttpAddress
 from rowfall.stores.files import LocalFiles
 from unit.memory import Chdb, ChdbError
 
@@ -81,7 +87,7 @@ class Answers:
         here = self._said(encoding, paths)
         answered = self.asked == 0
         with self._monkeypatch.context() as patch:
-            patch.setattr(sampling, "text_facts", lambda *_: None)
+            patch.setattr(sampling, "text_facts", lambda *_, **__: None)
             patch.setattr(json_sample, "object_texts", lambda *_: None)
             assert here == self._said(encoding, paths)
         return answered
@@ -207,3 +213,60 @@ def test_other_json_is_the_engines(answers: Answers, tmp_path: Path, text: str) 
     path.write_text(text)
     answers.types = ()
     answers.both(Encoding("JSONEachRow", "none", Kind.JSON), path)
+
+
+class Stored(LocalFiles):
+    """Objects at addresses that are read by HTTP, which only loads that spare servers read here."""
+
+    def __init__(self, paths: Sequence[Path], port: int) -> None:
+        super().__init__([str(path) for path in paths], Options())
+        self._port = port
+
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        return [HttpAddress(Secret(f"http://127.0.0.1:{self._port}{s.uri}")) for s in splits]
+
+
+def test_objects_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rowfall-decode fetches their first megabytes, and says of them what it says of files."""
+    paths = [tmp_path / name for name in ("a.csv.gz", "b.csv.gz")]
+    for number, path in enumerate(paths):
+        # More than two pieces of 4 MiB, of which one is fetched.
+        noise = random.Random(number).randbytes(6_000_000).hex()
+        rows = [f"{n},text {n}," for n in range(500)] + [
+            f"{n},{noise[n * 100 : n * 100 + 100]},1.5" for n in range(120_000)
+        ]
+        path.write_bytes(gzip.compress("\n".join([*rows, ""]).encode(), 1))
+        assert path.stat().st_size > 6_000_000
+    sent: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = Path(self.path).read_bytes()
+            first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+            part = body[int(first) : int(last) + 1]
+            sent.append(len(part))
+            self.send_response(206)
+            self.send_header("Content-Length", str(len(part)))
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(body)}")
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    encoding, names = replace(_encoding("CSV"), compression="gzip"), ["id", "word", "price"]
+    files = LocalFiles([str(path) for path in paths], Options())
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        monkeypatch.setattr(text_facts, "LocalFiles", type("Others", (), {}))
+        stored = Stored(paths, server.server_port)
+        splits = stored.sample(stored.listing(), 2)
+        assert text_facts.text_facts(stored, splits, encoding, names, 1_000, "") is None
+        found = text_facts.text_facts(stored, splits, encoding, names, 1_000, "", remote=True)
+        server.shutdown()
+    monkeypatch.undo()
+    assert found == text_facts.text_facts(files, splits, encoding, names, 1_000, "")
+    assert found is not None
+    assert found.rows == 2_000
+    assert len(sent) <= 2 * len(paths), "the piece that it is at, and the next one at most"
