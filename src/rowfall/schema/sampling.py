@@ -250,13 +250,11 @@ class _Sampler:
         """
         query = FactQuery.of(columns, self.encoding, self.wanted)
         groups = query.groups
-        if any(c.bom for c in columns):
+        if any(c.bom for c in columns) or (self.source.remote and not self.alone):
             return ()
         names = [column.name for column in columns]
         splits, limit = self.rows_to_read(columns, groups)
-        found = text_facts(
-            self.source, splits, self.encoding, names, limit, more, remote=self.alone
-        )
+        found = text_facts(self.source, splits, self.encoding, names, limit, more)
         if found is None:
             return ()
         given: list[dict[str, Any]] = [{"rows": found.rows} for _ in columns]

@@ -24,18 +24,19 @@ from rowfall.stores.files import LocalFiles
 
 def text_facts(
     source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str],
-    rows: int, more: str, *, remote: bool = False,
+    rows: int, more: str,
 ) -> TextFacts | None:  # fmt: skip
     """Measure the first rows of some files; None where the engine has to be asked.
+
+    Of objects in a store the first megabytes are fetched.
 
     Args:
         names: of all columns of the files, in their order where there is no header; of JSON the
             keys.
         rows: of each file at most.
         more: lines from elsewhere in the files, without a header.
-        remote: they may be objects, of which the first megabytes are fetched.
     """
-    program, spec = installed.program(), _spec(source, splits, encoding, names, remote=remote)
+    program, spec = installed.program(), _spec(source, splits, encoding, names, remote=True)
     if program is None or spec is None:
         return None
     return measure(program, SampleRequest(spec, rows, more))

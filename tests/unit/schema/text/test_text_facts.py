@@ -87,7 +87,7 @@ class Answers:
         here = self._said(encoding, paths)
         answered = self.asked == 0
         with self._monkeypatch.context() as patch:
-            patch.setattr(sampling, "text_facts", lambda *_, **__: None)
+            patch.setattr(sampling, "text_facts", lambda *_: None)
             patch.setattr(json_sample, "object_texts", lambda *_: None)
             assert here == self._said(encoding, paths)
         return answered
@@ -216,7 +216,7 @@ def test_other_json_is_the_engines(answers: Answers, tmp_path: Path, text: str) 
 
 
 class Stored(LocalFiles):
-    """Objects at addresses that are read by HTTP, which only loads that spare servers read here."""
+    """Files at addresses that are read by HTTP."""
 
     def __init__(self, paths: Sequence[Path], port: int) -> None:
         super().__init__([str(path) for path in paths], Options())
@@ -262,8 +262,7 @@ def test_objects_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(text_facts, "LocalFiles", type("Others", (), {}))
         stored = Stored(paths, server.server_port)
         splits = stored.sample(stored.listing(), 2)
-        assert text_facts.text_facts(stored, splits, encoding, names, 1_000, "") is None
-        found = text_facts.text_facts(stored, splits, encoding, names, 1_000, "", remote=True)
+        found = text_facts.text_facts(stored, splits, encoding, names, 1_000, "")
         server.shutdown()
     monkeypatch.undo()
     assert found == text_facts.text_facts(files, splits, encoding, names, 1_000, "")
