@@ -76,12 +76,12 @@ class Case:
 CASES = {
     "taxi": Case("Taxi, csv.gz", "taxi", "csv.gz", "CSV", 2_000_000, 4, 15),
     "trips": Case(
-        "Trips, csv.gz, 100 partitions", "trips", "csv.gz", "CSV", 20_000_000, 20, 40,
+        "Trips, csv.gz, 84 partitions", "trips", "csv.gz", "CSV", 20_000_000, 20, 40,
         "(duration_seconds, bitAnd(vehicle_id, 3))",
     ),
     "trips-whole": Case("Trips, csv.gz", "trips", "csv.gz", "CSV", 20_000_000, 20, 40),
     "trips-100m": Case(
-        "Trips, csv.gz, 100 partitions", "trips", "csv.gz", "CSV", 100_000_000, 20, 40,
+        "Trips, csv.gz, 84 partitions", "trips", "csv.gz", "CSV", 100_000_000, 20, 40,
         "(duration_seconds, bitAnd(vehicle_id, 3))",
     ),
     "trips-100m-whole": Case("Trips, csv.gz", "trips", "csv.gz", "CSV", 100_000_000, 20, 40),
