@@ -66,7 +66,11 @@ def fleet(shell: Shell, s3: Seaweed, bucket: str) -> Iterator[Fleet]:
 
 
 @pytest.mark.long
-def test_a_second_replica_adds_no_second_copy(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+@pytest.mark.parametrize("build", ["off", "on"])
+def test_a_second_replica_adds_no_second_copy(
+    fleet: Fleet, s3: Seaweed, bucket: str, build: str
+) -> None:
+    """Also where one replica takes over parts that were built: they are put into the store once."""
     on = "ON CLUSTER lab"
     fleet.do(f"CREATE DATABASE {{db}} {on}")
     fleet.do(
@@ -79,8 +83,17 @@ def test_a_second_replica_adds_no_second_copy(fleet: Fleet, s3: Seaweed, bucket:
     for n in range(4):
         rows = [(i, f"{i * 2654435761 % 2**32:x}") for i in range(n * 20_000, (n + 1) * 20_000)]
         fleet.shell.write(f"in/f{n}.csv", csv(rows, "id", "name"))
-    report = fleet.load("in/*.csv", "--table", "t", "--wait", "replicas", "--verify")
-    assert report["rows"] == 80_000
+    given = ("--table", "t", "--wait", "replicas", "--verify", "--build", build)
+    report = fleet.load("in/*.csv", *given)
+    assert (report["rows"], report["notes"]) == (80_000, [])
+    restored = []
+    for node in fleet.cluster.nodes:
+        fleet.do("SYSTEM FLUSH LOGS", node)
+        restored += fleet.ask(
+            node, "SELECT count() > 0 FROM system.query_log WHERE type = 'QueryFinish' AND "
+            "query LIKE 'RESTORE TABLE rowfall.parts AS {db}.%' AND query NOT LIKE '%_probe FROM%'"
+        )  # fmt: skip
+    assert sorted(restored) == ([[0], [1]] if build == "on" else [[0], [0]])
     assert not fleet.left()
     parts = "FROM system.parts WHERE database = '{db}' AND table = 't_local' AND active"
     disks, size = f"SELECT DISTINCT disk_name {parts}", f"SELECT sum(bytes_on_disk) {parts}"
