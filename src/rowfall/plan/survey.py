@@ -476,7 +476,7 @@ def _ask_schema(
         null_tuples=_stores_null_tuples(session),
         times=_times(session),
         alone=(engine is session.reader and session.reader.idle)
-        or transport.spares_servers(session.options),
+        or built_parts.spares_servers(session.options),
     )  # fmt: skip
 
     def infer(sampled: Listing) -> tuple[Encoding | None, Schema]:
