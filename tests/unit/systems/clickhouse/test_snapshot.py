@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rowfall.core.errors import TargetError
+from rowfall.core.own_files import COPIES
 from rowfall.systems.clickhouse import snapshot as copies
-from rowfall.systems.clickhouse.embedded import COPIES
 from rowfall.systems.clickhouse.snapshot import remove_stale, snapshot
 
 TABLE = "store/abc/abc-uuid"
