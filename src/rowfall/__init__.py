@@ -97,6 +97,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "Adopted": "core.results",
+    "LoadError": "core.results",
     "Options": "core.options",
     "Plan": "core.model",
     "QueryResult": "report.query_result",
