@@ -349,8 +349,8 @@ LOADS: dict[str, Callable[[Place], None]] = {
     "openlineage": _openlineage, "ray": _ray, "mcp": _mcp,
 }  # fmt: skip
 
-# The engine is asked for the types of frames and of the files of a lake.
-WITH_ENGINE = ("arrow", "iceberg", "delta")
+# The engine is asked for the types of frames and of the files of a lake, and about messages.
+WITH_ENGINE = ("arrow", "kafka", "iceberg", "delta")
 
 
 def test_every_extra_is_tried() -> None:
