@@ -269,3 +269,30 @@ def test_names_that_are_made_are_said(shell: Shell) -> None:
     said = " ".join(done.err.split())
     assert "empty or stands twice get one: 'a' is a_2, the empty name is c3 note" in said
     assert shell.rows("SELECT a, a_2, c3, b FROM t ORDER BY a") == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+WRITTEN = {
+    "a.dat": "# by an instrument\n#\n"
+    " id    day        x\n   1  2024-01-31  1.5\n  20\t2024-02-01  7 \n",
+    "b.csv": '"id","day","x" \n1,2024-01-31,1.5 \n20,2024-02-01,7 \n',
+    "c.tsv": "# a list\n# of things\nid\tday\tx\n1\t2024-01-31\t1.5\n20\t2024-02-01\t7\n",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.sampled(1)
+def test_tables_as_instruments_and_agencies_write_them(shell: Shell, name: str) -> None:
+    shell.write(name, WRITTEN[name])
+    for decoder in ("never", "always"):
+        shell.ok("load", name, "--decoder", decoder, "--table", decoder)
+        assert shell.rows(f"SELECT id, day, x FROM {decoder} ORDER BY 1") == [
+            [1, "2024-01-31", 1.5],
+            [20, "2024-02-01", 7.0],
+        ]
+
+
+def test_what_macos_keeps_beside_a_file_is_named(shell: Shell) -> None:
+    shell.write("._a.csv", b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        \x00\x02" + bytes(60))
+    done = shell.ends(4, "load", "._a.csv", "--table", "t")
+    assert "AppleDouble" in done.talk
+    assert "without ._" in done.talk

@@ -449,3 +449,22 @@ def test_good_rows_are_the_same_where_bad_ones_are_left_out(
     text = "SELECT id, concat('=', toString(v)) FROM {} ORDER BY id"
     assert shell.rows(text.format("a")) == shell.rows(text.format("b"))
     assert shell.rows(text.format("b"))[0][1] == f"={SAME[type_][0]}"
+
+
+@pytest.mark.sampled
+def test_a_word_for_null_behind_the_sample(shell: Shell) -> None:
+    """A file that is too long to be seen as a whole, into a table that takes NULL."""
+    shell.write("a.csv", "id,n\n1,2\n3,\n")
+    shell.ok("load", "a.csv", "--table", "t")
+    rows = "".join(f"{n},{'NA' if n % 500 == 0 else n}\n" for n in range(10, 40_000))
+    shell.write("b.csv", "id,n\n" + rows)
+    done = shell.run("load", "b.csv", "--table", "t")
+    assert done.code != 0
+    assert "Read it as NULL, in columns of text, too, with --null NA" in done.talk
+    assert "--widen" not in done.talk
+    shell.ok("load", "b.csv", "--table", "t", "--null", "NA")
+    assert shell.row("SELECT count(), countIf(n IS NULL) FROM t") == [39_992, 80]
+    shell.write("c.csv", "id,n\n" + rows.replace("\n700,700\n", "\n700,x\n"))
+    other = shell.run("load", "c.csv", "--table", "t")
+    assert other.code != 0
+    assert "read it as NULL" not in other.talk  # which would not be enough

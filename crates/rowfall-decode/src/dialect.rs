@@ -23,7 +23,8 @@ pub struct Dialect {
     pub skip_lines: u64,
     /// Each line ends with a delimiter, behind which there is no field.
     pub trailing: bool,
-    /// Blanks and tabs around fields are no part of them, in front of a quote neither.
+    /// Blanks and tabs around fields are no part of them, in front of a quote neither. Of the
+    /// delimiter blank: fields stand between runs of blanks and tabs.
     pub trim: bool,
     /// Fields of a record; 0: not known. `trailing` takes away only what is behind them.
     pub columns: usize,

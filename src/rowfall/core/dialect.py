@@ -315,7 +315,7 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     best = max(useful or tries or [single], key=lambda t: t.score)
     if not useful and asked.marks.delimiter is None:
         best = single if single.width == 1 or not tries else best
-    best = _doubled(sources, best, asked)
+    best = _by_runs(sources, _doubled(sources, best, asked), asked)
     if best.width > 1:
         return best, ()
     if asked.marks.delimiter is not None:
@@ -331,9 +331,25 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     return best, tuple(reversed(others.items()))
 
 
+def _by_runs(sources: _Sources, best: _Try, asked: Asked) -> _Try:
+    """Return the reading by blanks and tabs, where tabs alone leave the header out.
+
+    Numbers in columns of blanks may have a tab in front of the text at their end.
+    """
+    first = best.files[0].rows[0] if best.files else ()
+    if best.marks.delimiter != "\t" or asked.marks.delimiter is not None:
+        return best
+    whole = len(first) == best.width and not best.files[0].skipped
+    if whole or any(" " not in row[0] for row in best.files[0].rows[1:9]):
+        return best
+    runs = _try(sources, TextMarks(" ", best.marks.quote, best.marks.escape), asked)
+    even = runs.trim and runs.even == 1 and not any(f.skipped for f in runs.files)
+    return runs if even and _splits(runs) else best
+
+
 # Addresses (IPv6 and MAC, too), paths of Windows, times: nobody means several columns.
 _ONE_VALUE = regex(
-    r"\s*|\w+://\S*|[A-Za-z]:\\.*|\d{1,2}:[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?|"
+    r"\s*|\w+://\S*|[A-Za-z]:\\.*|[-+]?\d{1,2}:[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?|"
     r"(?=.*::)[0-9a-f:]{2,39}(%\w+)?(/\d{1,3})?|([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
     r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.I,
 )  # fmt: skip
@@ -367,8 +383,8 @@ def _tries(
     return tries
 
 
-# Digits and hexadecimal digits between colons: times, ratios, scores, addresses.
-_COLONS = regex(r"[\dA-Fa-f.%]{0,6}")
+# Digits and hexadecimal digits between colons: times, offsets, ratios, scores, addresses.
+_COLONS = regex(r"[-+]?[\dA-Fa-f.%]{0,6}")
 
 
 def _splits(found: _Try) -> bool:
@@ -461,6 +477,10 @@ def _try(sources: _Sources, marks: TextMarks, asked: Asked) -> _Try:
     parsed = [
         (uri, _records(text, mark, quote, escape, whole, trim=trim)) for uri, text, whole in sources
     ]
+    if mark == " " and asked.lines.blanks is None and escape == quote:
+        runs = [(u, _records(text, mark, quote, escape, w, trim=True)) for u, text, w in sources]
+        if _are_runs(parsed, runs):
+            trim, parsed = True, runs
     if asked.lines.blanks is None and (
         (quote and _has_blanks_before_quotes(sources, parsed, mark, quote))
         or (mark in STRONG and mark != "\t" and _are_set_off(parsed, both=True))
@@ -520,6 +540,36 @@ def _try(sources: _Sources, marks: TextMarks, asked: Asked) -> _Try:
     return _Try(marks, leads, width, even, ends, tuple(files), trim, score)
 
 
+def _are_runs(
+    parsed: Sequence[tuple[str, _Numbered]], runs: Sequence[tuple[str, _Numbered]]
+) -> bool:
+    """Tell whether runs of blanks and tabs divide lines that single blanks do not divide as well.
+
+    A column that is always empty stands between two blanks, or in front of the first value.
+    """
+    one, many = (
+        [row for _, records in found for _, row in records if not _is_head(row)]
+        for found in (parsed, runs)
+    )
+    widths, wider = Counter(map(len, many)), Counter(map(len, one))
+    if len(many) < _LEAST_ROWS or not widths or (width := widths.most_common(1)[0][0]) < 2:
+        return False
+    usual = wider.most_common(1)[0][0]
+    empty = [n for n in range(usual) if not any(row[n] for row in one if len(row) == usual)]
+    return widths[width] >= _NEARLY_ALL * len(many) and (
+        bool(empty) or wider[usual] < widths[width]
+    )
+
+
+_LEAST_ROWS = 2
+_NEARLY_ALL = 0.95  # of the lines have as many fields: sentences have not
+
+
+def _is_head(row: Sequence[str]) -> bool:
+    """Tell whether a record holds nothing, or is a comment."""
+    return _is_empty(row) or row[0].startswith(COMMENTS) or not any(row)
+
+
 def _are_set_off(parsed: Sequence[tuple[str, _Numbered]], *, both: bool) -> bool:
     """Tell whether all delimiters have blanks behind them, and in front where ``both``."""
     rows = [row for _, records in parsed for _, row in records if len(row) > 1]
@@ -533,10 +583,16 @@ def _are_set_off(parsed: Sequence[tuple[str, _Numbered]], *, both: bool) -> bool
 def _has_blanks_before_quotes(
     sources: _Sources, parsed: Sequence[tuple[str, _Numbered]], mark: str, quote: str
 ) -> bool:
-    """Tell whether quotes that open a field have blanks in front of them."""
-    if mark[0] in " \t" or not any(f" {quote}" in text for _, text, _ in sources):
+    """Tell whether quotes that open or close a field have blanks outside of them."""
+    if mark[0] in " \t" or not any(
+        f" {quote}" in text or f"{quote} " in text for _, text, _ in sources
+    ):
         return False
-    opened = re.compile(rf"(?:^|{re.escape(mark)}) +{re.escape(quote)}", re.M)
+    one, around = re.escape(mark), re.escape(quote)
+    closed = re.compile(rf"(?:^|{one}){around}[^{around}]*{around} +(?={one}|\r?$)", re.M)
+    if any(closed.search(text) for _, text, _ in sources):
+        return True  # behind a quote: no reader takes it
+    opened = re.compile(rf"(?:^|{one}) +{around}", re.M)
     if not any(opened.search(text) for _, text, _ in sources):
         return False
     # Inside of quotes that looks the same: only in front of a field does a value begin so.
@@ -565,6 +621,8 @@ def _records(
 ) -> _Numbered:
     """Return (lines before it, fields) of each record; the last one only where it is whole."""
     one = mark
+    if mark == " " and trim:
+        text = _one_blank(text, quote)
     if len(mark) > 1:
         one, text = _SWALLOWED, text.replace(mark, _SWALLOWED)
     lines = [line + "\n" for line in text.split("\n")]
@@ -589,6 +647,18 @@ def _records(
     if not whole and len(found) > 1:
         found.pop()
     return found
+
+
+_RUN = regex(r'("(?:[^"]|"")*")|[ \t]+')
+
+
+def _one_blank(text: str, quote: str) -> str:
+    """Return lines whose runs of blanks and tabs, but those in quotes, are one blank."""
+    if quote == '"' and '"' in text:
+        text = _RUN.sub(lambda found: found[1] or " ", text)
+    else:
+        text = re.sub(r"[ \t]+", " ", text)
+    return re.sub(r"^ | (?=\r?$)", "", text, flags=re.M)
 
 
 def _is_empty(row: Sequence[str]) -> bool:

@@ -404,6 +404,7 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
         facts += ["integers", "low", "high", "floats", "infinite", "rounded", "places"]
+        facts += ["first", "last"] if kind == "number" and encoding.kind is Kind.TEXT else []
         if encoding.kind is Kind.TEXT:  # JSON writes in quotes what is no number
             facts += ["code", "zeroed", "tenths"]
     if kind in ("number", "any", "quoted"):

@@ -45,6 +45,8 @@ _NO_TABLES = (
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first: 7z x FILE."),
     (b"Rar!\x1a\x07", "a RAR archive", "Unpack it first: unrar x FILE."),
     (b"\x7fELF", "a program", "Check the name of the file."),
+    (b"\x00\x05\x16\x07", "what macOS keeps beside a file on foreign disks (AppleDouble)",
+     "It holds no rows: load the file of the same name without ._ in front."),
 )  # fmt: skip
 _PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<table", b"<?xml")
 # What begins the dumps of databases; the engine reads those of MySQL as a format of its own.

@@ -13,7 +13,9 @@ from contextlib import suppress
 from rowfall.core import charsets
 from rowfall.core.dialect import PAIRS, STRONG, Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
+from rowfall.core.header_line import body_of
 from rowfall.core.patterns import regex
+from rowfall.core.value_kinds import kind
 from rowfall.stores.boxes import box_in
 
 LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
@@ -61,7 +63,11 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
             return "JSONEachRow"  # over several lines
     found = sniff([TextSample(name, text, whole)])
     commented = (
-        found.marks.comment == "#" and found.header and found.sure and found.even >= _LEAST_EVEN
+        # Comments, or a line of names behind one, above rows with types.
+        (found.marks.comment == "#" or plain.startswith("#"))
+        and found.width > 1
+        and found.even >= _LEAST_EVEN
+        and _has_types(found)
     )
     if what := _is_markdown_table(plain.splitlines()[:200]):
         raise _no_table(name, what)
@@ -81,6 +87,14 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
     if found.width == 1 and rows and not strong and all(map(_is_value, lines)):
         return "CSV"
     raise _no_table(name, "no delimiter splits its lines into fields")
+
+
+def _has_types(found: Finding) -> bool:
+    """Tell whether a column holds numbers or times alone, which no document has."""
+    rows = body_of(found.files, found.width)
+    return any(
+        kind(column, found.marks.delimiter) not in ("", "?") for column in zip(*rows, strict=True)
+    )
 
 
 def _is_prose(found: Finding) -> bool:

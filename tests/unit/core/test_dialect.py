@@ -54,11 +54,32 @@ def asked_of(given: dict[str, object]) -> Asked:
         ('1, "Oslo, N"\n2, "Bern, CH"\n', ",", 2),
         ('a|b\n"x|y"|1\n"z\n|"|2\n', "|", 2),
         ("a\x01b\n1\x012\n", "\x01", 2),
+        (" id   day  x\n  1  20  1.5\n 10\t21  2.5 \n", " ", 3),
+        ("1.0   20  150.5\n12.5  2   3.25\n", " ", 3),
+        ('mpg  hp   name\n18.0  130\t"a b"\n9.5   95\t"c d e"\n', " ", 3),
+        ("-1:00:00\n-2:30:00\n", ",", 1),
+        ("+01:00\n-02:30\n", ",", 1),
+        ("to be  or not\nthat is the  question\nof all\n", ",", 1),
     ],
 )
 def test_delimiters(text: str, mark: str, width: int) -> None:
     seen = found(text)
     assert (seen.marks.delimiter, seen.width) == (mark, width)
+
+
+def test_runs_of_blanks_are_one_delimiter_where_single_ones_leave_gaps() -> None:
+    seen = found("# by hand\n a  b\n 1   2.5 \n 10  3.5\n")
+    assert (seen.names, seen.trim, seen.files[0].rows[1]) == (("a", "b"), True, ("1", "2.5"))
+    kept = found("a b c\n1  2\n3 4 5\n6  7\n")  # a value may lack
+    assert (kept.trim, kept.width, kept.even) == (False, 3, 1.0)
+    asked = found("a b c\n1  2\n3 4 5\n6  7\n", blanks="keep")
+    assert asked.files[0].rows[1] == ("1", "", "2")
+
+
+@pytest.mark.parametrize("text", ['"a","n" \n"x",3 \n"y",4 \n', '"a" ,"n"\n"x" ,3\n'])
+def test_blanks_behind_quotes_are_left_out(text: str) -> None:
+    seen = found(text)
+    assert (seen.trim, seen.names, seen.files[0].rows[1]) == (True, ("a", "n"), ("x", "3"))
 
 
 @pytest.mark.parametrize(

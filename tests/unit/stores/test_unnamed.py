@@ -23,6 +23,9 @@ from rowfall.stores.unnamed import format_of
         ("time,level\n2024-01-01 10:00:00,INFO\n2024-01-02 10:00:00,WARN\n", "CSV"),
         ("# made by hand\nid,n\n1,2\n3,4\n", "CSV"),
         ("a b\n1 2\n3 4\n", "CSV"),
+        ("# separated by whitespace\na   b c\n1  2.5 x\n30 4.5 y\n", "CSV"),
+        ("#\n# by hand\n#\n  1.5   20\n 10.5    3\n", "CSV"),
+        ("## a list\n#code\tn\nx\t1\ny\t2\n", "TSV"),
         ("a,b,c\n1,2\n3,4\n", "CSV"),
     ],
 )

@@ -312,7 +312,11 @@ def remedies(
         found = [t for t in types[column.name] if t != "JSON"]
         chosen = {**chosen, column.name: found[0]} if found else {}
     ways = []
-    if column.name in chosen:
+    if trial.word:
+        ways.append(
+            f"read it as NULL, in columns of text, too, with --null {shlex.quote(trial.word)}"
+        )
+    elif column.name in chosen:
         remedy = _remedy(chosen, schema)
         json = chosen[column.name] == "JSON"
         ways.append(remedy.replace("Load it with", "Load it as JSON with", 1) if json else remedy)

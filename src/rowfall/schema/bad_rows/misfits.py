@@ -112,6 +112,18 @@ def find_misfits(
     return misfits
 
 
+def are_all(
+    word: str, columns: Sequence[Column], reader: LenientReader, rows: FileRows, ask: RunSelect
+) -> bool:
+    """Tell whether a word is all that does not fit some columns."""
+    others = " OR ".join(
+        f"({_wrong(c)}) AND trim(toString({sql.name(c.source)})) != {quote(word)}" for c in columns
+    )
+    query = SqlText.of(f"SELECT max({others}) FROM ", rows.relation(reader, columns))
+    settings = {**reader.settings, "max_threads": 4}
+    return not int(ask(query, settings)[0][0] or 0)
+
+
 def _text(column: Column) -> str:
     return f"substringUTF8(ifNull(toString({sql.name(column.source)}), ''), 1, {WHOLE + 1})"
 

@@ -93,6 +93,7 @@ class TriedRemedies:
         rewritten: the text can be rewritten before it is read, as ``--blank-lines`` needs.
         filled: of a row that is too short, types by column that NULL needs in place of the
             fields that it lacks, () where each takes it as it is; None where none would do.
+        word: which ``--null`` takes for NULL: nothing else in the file does not fit; "" for none.
     """
 
     misfits: Sequence[Misfit] = field(default=())
@@ -100,6 +101,7 @@ class TriedRemedies:
     left_out: bool = True
     rewritten: bool = False
     filled: Mapping[str, str] | None = None
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.core.value_kinds import MISSING_WORDS
+from rowfall.decoder import installed
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import CONTAINERS, same_object
-from rowfall.schema.bad_rows.misfits import FileRows, find_misfits
+from rowfall.schema.bad_rows.misfits import FileRows, are_all, find_misfits
 from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
@@ -168,7 +170,23 @@ class BadRowSearch:
         as_value = (own.type,) if own.notation and own.notation.canonical else ()
         settings = self.reader.settings
         taken = taken_types(own, value, as_value, self.encoding, self.ask, settings)
-        return TriedRemedies(tried, bool(taken), left_out)
+        word = self._null_word(value, [m.column for m in misfits], FileRows([(split, header)]))
+        return TriedRemedies(tried, bool(taken), left_out, word=word)
+
+    def _null_word(self, value: str | None, columns: Sequence[Column], rows: FileRows) -> str:
+        """Return a word that means NULL and is all that does not fit; "" for none."""
+        word = (value or "").strip()
+        if (
+            word not in MISSING_WORDS
+            or not self.encoding.is_csv
+            or installed.program() is None
+            or not all(parse_type(column.type).nullable for column in columns)
+        ):
+            return ""
+        try:
+            return word if are_all(word, columns, self.reader, rows, self.ask) else ""
+        except RowfallError:
+            return ""
 
     def _filled(self, header: Sequence[str], there: int) -> dict[str, str] | None:
         """Return the types that columns need for NULL, which a row of so many fields lacks.

@@ -198,7 +198,7 @@ def find_text_format(
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-        or missing
+        or missing or found.skip_lines or found.marks.comment
     ):  # fmt: skip
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
@@ -797,7 +797,10 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
         asked.marks,
         delimiter=asked.marks.delimiter or "\t",
         quote=asked.marks.quote if asked.marks.quote is not None else '"' if quoted else "",
-        comment=asked.marks.comment or "",
+        # A file that begins with one has comments; elsewhere it may be a value.
+        comment=asked.marks.comment
+        if asked.marks.comment is not None or any(s.data.startswith(b"#") for s in samples)
+        else "",
     )
     return replace(asked, marks=marks)
 

@@ -18,6 +18,8 @@ _SECTION = regex(
     r"(?i:(^|[_ .-])(section|chapter|clause|paragraph|release|revision)$)"
     r"|[a-z](Section|Chapter|Clause|Paragraph|Release|Revision)$"
 )
+# The least or the greatest text of a column: longer than what is counted as an integer.
+_LONG = regex(r"[-+]?\d{39,}")
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
 HEADROOM = 64
@@ -105,6 +107,8 @@ def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
             return "String", "integers beyond 2^53 among fractions: Float64 would change them"
         if found.numbers.plus:
             return "String", "integers with a plus sign, which a number would lose"
+        if is_long(found):
+            return "String", "integers of more than 38 digits: Float64 would change them"
         return "Float64", "fractions seen; 15 digits are kept"
     if found.kinds.booleans == found.filled:
         return "Bool", "true and false seen"
@@ -124,6 +128,12 @@ def _are_versions(found: ColumnFacts) -> bool:
     if _VERSION.search(found.name):
         return True
     return bool(_SECTION.search(found.name)) and loses_zeros(found)
+
+
+def is_long(found: ColumnFacts) -> bool:
+    """Tell whether numbers are integers that are longer than any type of numbers holds them."""
+    ends = (found.times.first, found.times.last)
+    return found.kinds.floats == found.filled and any(map(_LONG.fullmatch, ends))
 
 
 def loses_zeros(found: ColumnFacts) -> bool:

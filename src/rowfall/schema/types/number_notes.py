@@ -9,7 +9,7 @@ from rowfall.core.type_names import parse_type
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE
-from rowfall.schema.types.inferred_types import loses_zeros
+from rowfall.schema.types.inferred_types import is_long, loses_zeros
 
 
 def number_notes(
@@ -41,6 +41,12 @@ def number_notes(
                 f"{flags} keeps it as it is written",
             )
             yield OTHERWISE, flags
+        if type_.base == "String" and is_long(found):
+            yield (
+                UNSURE,
+                f"text as it is written: {made.name}, integers of more digits than a number keeps",
+            )
+            continue
         if type_.base == "String" and code and found.kinds.floats == found.filled:
             why = f'text as it is written: {made.name} for "{code}", which may be a code'
             if found.numbers.code.startswith("~") or found.numbers.zeros:

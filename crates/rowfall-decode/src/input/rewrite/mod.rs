@@ -277,6 +277,17 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_blanks_and_tabs_are_one_delimiter() {
+        let dialect =
+            Dialect { trim: true, delimiter: " ".into(), comment: "#".into(), ..Dialect::default() };
+        let text = "# head\n  a   b\tc \n 1  2.5   \t\"x  y\"\t \r\n\n\"\" 3\t\t4";
+        for chunk in 1..text.len() {
+            let found = rewritten(text.as_bytes(), &dialect, true, chunk);
+            assert_eq!(found.unwrap(), "a,b,c\n1,2.5,\"x  y\"\n\"\",3,4\n", "{chunk}");
+        }
+    }
+
+    #[test]
     fn short_records_are_filled_and_blank_lines_left_out() {
         let filled = Dialect { fill: true, columns: 3, ..Dialect::default() };
         let text = b"a,b,c\n\n1\n \t\n2,x\n3,y,z\n";

@@ -47,6 +47,8 @@ pub struct Records {
     skip_lines: u64,
     trailing: bool,
     trim: bool,
+    /// Fields stand between runs of blanks and tabs, which may also begin and end a line.
+    runs: bool,
     columns: usize,
     fill: bool,
     skip_blank: bool,
@@ -79,7 +81,10 @@ impl Records {
         let quote = byte(&dialect.quote);
         let escape = byte(&dialect.escape).filter(|c| Some(*c) != quote);
         let mut special = [false; 256];
-        for c in [b'\r', b'\n', delimiter[0]].into_iter().chain(escape) {
+        // A blank beside a blank is no part of a field, so no field is empty.
+        let runs = dialect.trim && dialect.delimiter == " ";
+        let tab = runs.then_some(b'\t');
+        for c in [b'\r', b'\n', delimiter[0]].into_iter().chain(escape).chain(tab) {
             special[usize::from(c)] = true;
         }
         let mut changes: Vec<Changes> = Vec::new();
@@ -109,6 +114,7 @@ impl Records {
             skip_lines: dialect.skip_lines,
             trailing: dialect.trailing,
             trim: dialect.trim,
+            runs,
             columns: dialect.columns,
             fill: dialect.fill,
             skip_blank: dialect.skip_blank || !dialect.lines.is_empty(),
@@ -263,7 +269,7 @@ impl Records {
                 true => self.quoted(text, at, last, fields, out),
                 false => self.unquoted(text, at, last, fields, out),
             };
-            let end = match found {
+            let mut end = match found {
                 Ok(Some(end)) => end,
                 Ok(None) => return Step::More,
                 Err(message) => return Step::Wrong(message),
@@ -273,7 +279,17 @@ impl Records {
             }
             let empty = !quoted && out.len() == from;
             fields += 1;
-            if text[end..].starts_with(&self.delimiter) && end < text.len() {
+            if self.runs {
+                let begin = self.skip_blanks(text, end);
+                if begin == text.len() && !last {
+                    return Step::More;
+                }
+                if begin > end && !matches!(text.get(begin), None | Some(b'\r' | b'\n')) {
+                    at = begin;
+                    continue;
+                }
+                end = begin;
+            } else if text[end..].starts_with(&self.delimiter) && end < text.len() {
                 at = end + self.delimiter.len();
                 continue;
             }
@@ -377,7 +393,7 @@ impl Records {
         Ok(Some(end))
     }
 
-    /// The position behind blanks and tabs that are no delimiter.
+    /// The position behind blanks and tabs that are no delimiter, or a run of them that is one.
     fn skip_blanks(&self, text: &[u8], mut at: usize) -> usize {
         while self.is_blank(text.get(at)) {
             at += 1;
@@ -386,7 +402,7 @@ impl Records {
     }
 
     fn is_blank(&self, byte: Option<&u8>) -> bool {
-        byte.is_some_and(|b| matches!(b, b' ' | b'\t') && *b != self.delimiter[0])
+        byte.is_some_and(|b| matches!(b, b' ' | b'\t') && (self.runs || *b != self.delimiter[0]))
     }
 
     fn without_blanks<'t>(&self, mut field: &'t [u8]) -> &'t [u8] {
@@ -403,7 +419,8 @@ impl Records {
         if rest.is_empty() {
             return last.then_some(true);
         }
-        if matches!(rest[0], b'\r' | b'\n') || rest.starts_with(&self.delimiter) {
+        let run = self.runs && rest[0] == b'\t';
+        if run || matches!(rest[0], b'\r' | b'\n') || rest.starts_with(&self.delimiter) {
             return Some(true);
         }
         (last || rest.len() >= self.delimiter.len()).then_some(false)
@@ -506,7 +523,8 @@ impl Records {
         }
         // Blanks may stand between a quote and the delimiter.
         let mut next = end + 1;
-        while matches!(text.get(next), Some(b' ' | b'\t'))
+        while !self.runs
+            && matches!(text.get(next), Some(b' ' | b'\t'))
             && !text[next..].starts_with(&self.delimiter)
         {
             next += 1;
