@@ -460,11 +460,11 @@ def test_a_word_for_null_behind_the_sample(shell: Shell) -> None:
     shell.write("b.csv", "id,n\n" + rows)
     done = shell.run("load", "b.csv", "--table", "t")
     assert done.code != 0
-    assert "Read it as NULL, in columns of text, too, with --null NA" in done.talk
+    assert "--null NA reads it as NULL, in columns of text, too" in done.talk
     assert "--widen" not in done.talk
     shell.ok("load", "b.csv", "--table", "t", "--null", "NA")
     assert shell.row("SELECT count(), countIf(n IS NULL) FROM t") == [39_992, 80]
     shell.write("c.csv", "id,n\n" + rows.replace("\n700,700\n", "\n700,x\n"))
     other = shell.run("load", "c.csv", "--table", "t")
     assert other.code != 0
-    assert "read it as NULL" not in other.talk  # which would not be enough
+    assert "reads it as NULL" not in other.talk  # which would not be enough

@@ -44,7 +44,7 @@ PASTED_BY = {
     'With --push the engine here reads the file: it names rows, and leaves bad ones out with --max-errors N.': 'e2e/test_older_readers.py::test_a_day_at_which_the_reader_of_a_server_raises',
     "of any precision: as text; --type NAME='Decimal(38, 10)'": 'e2e/test_postgresql.py::test_a_table_that_is_there_gets_its_own_types',
     'one object a file, whose keys hold columns; --format JSONColumns reads their rows': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
-    'read it as NULL, in columns of text, too, with --null {}': 'e2e/test_tried_hints.py::test_a_word_for_null_behind_the_sample',
+    '--null {} reads it as NULL, in columns of text, too': 'e2e/test_tried_hints.py::test_a_word_for_null_behind_the_sample',
     'texts begin with the blank behind a delimiter; --blanks trim leaves it out': 'e2e/test_data_hints.py::test_blanks_behind_delimiters',
     'the header stands again in {:,} of the lines seen: types are those of the other lines, and --max-errors N leaves such lines out': 'e2e/test_behind_the_sample.py::test_a_header_that_stands_again_is_no_row',
     '{} between the rows, each a NULL; --blank-lines skip leaves them out': 'e2e/test_dialects.py::test_lines_that_are_not_whole',

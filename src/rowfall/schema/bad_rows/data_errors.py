@@ -313,9 +313,7 @@ def remedies(
         chosen = {**chosen, column.name: found[0]} if found else {}
     ways = []
     if trial.word:
-        ways.append(
-            f"read it as NULL, in columns of text, too, with --null {shlex.quote(trial.word)}"
-        )
+        ways.append(f"--null {shlex.quote(trial.word)} reads it as NULL, in columns of text, too")
     elif column.name in chosen:
         remedy = _remedy(chosen, schema)
         json = chosen[column.name] == "JSON"
