@@ -181,8 +181,8 @@ def check_password(text: str) -> None:
         f"{mask(text)!r} is ambiguous: the password in it, or a name, holds a letter that ends it "
         "elsewhere",
         hint="In a password write / as %2F, ? as %3F, # as %23 and @ as %40, and @ as %40 in the "
-        "name of a database or table; or give the password another way, as --password or a "
-        "variable does.",
+        "name of a database or table; or leave the password out: --ask-password asks for that of "
+        "the target.",
     )
 
 
