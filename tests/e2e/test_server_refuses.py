@@ -101,7 +101,8 @@ ADDRESSES = {
     "no host": ("clickhouse://", 2, ("does not say which server",), "clickhouse://user@host:8123"),
     "two databases": ("clickhouse://lab@127.0.0.1:{http}/{db}/x", 2,
                       ("'{db}/x' is not the name of a database",), "clickhouse://user@host:8123"),
-    "port": ("clickhouse://lab@127.0.0.1:99999/{db}", 2, ("port out of range",), "looks like"),
+    "port": ("clickhouse://lab@127.0.0.1:99999/{db}", 2, ("a port is a number up to 65535",),
+             "looks like"),
     "scheme": ("click://127.0.0.1/{db}", 2, ("click:// is not a target",), "clickhouse://host"),
 }  # fmt: skip
 

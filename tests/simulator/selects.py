@@ -105,6 +105,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "coalesce": lambda *a: next((x for x in a if x is not None), None),
     "if": lambda c, a, b: a if c else b,
     "tounixtimestamp": lambda a: a,
+    "todate": lambda a, zone: float(a) // 86_400,
+    "todatetime64": lambda a, digits, zone: float(a),
     "touint8": int, "touint16": int, "touint32": int, "touint64": int, "toint32": int,
     "toint64": int,
     "datediff": lambda unit, a, b: int((b - a) * UNITS[unit]),

@@ -133,6 +133,7 @@ class Server:
         contents: of each split, its rows.
         log: ``system.query_log``: whether ended statements succeeded, by their id, in their order.
         log_runs: ``starts`` at the last success of each.
+        truncated: the same log of TRUNCATE: the time and the table of each.
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
         starts: how often it was started again; ``uptime``: seconds since, which no clock changes.
@@ -151,6 +152,7 @@ class Server:
     uuids: int = 0
     ticks: int = 0
     log_runs: dict[str, int] = field(default_factory=dict)
+    truncated: list[tuple[float, str]] = field(default_factory=list)
     starts: int = 0
     uptime: float = 100.0
     blocks: bool = False
@@ -351,6 +353,7 @@ class Server:
             if table.lines is not None:
                 table.lines = [x for x in table.lines if x["_synced"] or keep()]
         self.log.clear()
+        self.truncated.clear()
         self.restart()
 
     def sync(self) -> None:
@@ -543,7 +546,9 @@ def _replicated(server: Server) -> list[tuple[Table, str]]:
 def _replicas(server: Server) -> list[Row]:
     return [
         {"database": table.database, "table": table.name, "is_readonly": 0,
-         "is_session_expired": 0, "replica_path": f"{path}/replicas/{server.host}",
+         "is_session_expired": 0, "queue_size": 0, "log_pointer": table.seen,
+         "log_max_index": len(table.keeper.log) - 1 if table.keeper else 0,
+         "replica_path": f"{path}/replicas/{server.host}",
          "zookeeper_path": path,
          "total_replicas": len(server.nodes())}
         for table, path in _replicated(server)
@@ -600,8 +605,12 @@ SYSTEM: dict[str, Callable[[Server], list[Row]]] = {
         {**p, "reason": ""} for t in server.tables.values() for p in t.detached
     ],
     "query_log": lambda server: [
-        {"query_id": i, "type": "QueryFinish" if done else "ExceptionWhileProcessing"}
-        for i, ends in server.log.items() for done in ends
+        *({"query_id": i, "type": "QueryFinish" if done else "ExceptionWhileProcessing",
+           "event_date": 0, "event_time_microseconds": 0.0, "query_kind": "Insert", "tables": [],
+           "query": ""} for i, ends in server.log.items() for done in ends),
+        *({"query_id": "", "type": "QueryFinish", "event_date": at // 86_400,
+           "event_time_microseconds": at, "query_kind": "Drop", "tables": [name],
+           "query": f"TRUNCATE TABLE {name}"} for at, name in server.truncated),
     ],
     "merge_tree_settings": lambda server: [{"name": "parts_to_delay_insert", "value": "1000"}],
 }  # fmt: skip
@@ -743,6 +752,7 @@ def _truncate(server: Server, most: Any, exists: str | None, database: str, name
     table = server.table(database, name)
     for part in table.active():
         server.empty(table, part["partition_id"], [part])
+    server.truncated.append((server.clock, f"{database}.{name}"))
 
 
 def _insert(server: Server, most: Any, database: str, name: str, splits: str) -> None:

@@ -278,8 +278,12 @@ mod tests {
 
     #[test]
     fn runs_of_blanks_and_tabs_are_one_delimiter() {
-        let dialect =
-            Dialect { trim: true, delimiter: " ".into(), comment: "#".into(), ..Dialect::default() };
+        let dialect = Dialect {
+            trim: true,
+            delimiter: " ".into(),
+            comment: "#".into(),
+            ..Dialect::default()
+        };
         let text = "# head\n  a   b\tc \n 1  2.5   \t\"x  y\"\t \r\n\n\"\" 3\t\t4";
         for chunk in 1..text.len() {
             let found = rewritten(text.as_bytes(), &dialect, true, chunk);
