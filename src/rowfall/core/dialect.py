@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -479,7 +480,7 @@ def _try(sources: _Sources, marks: TextMarks, asked: Asked) -> _Try:
     ]
     if mark == " " and asked.lines.blanks is None and escape == quote:
         runs = [(u, _records(text, mark, quote, escape, w, trim=True)) for u, text, w in sources]
-        if _are_runs(parsed, runs):
+        if _are_runs(parsed, runs) and not _have_empty_cells(sources, runs):
             trim, parsed = True, runs
     if asked.lines.blanks is None and (
         (quote and _has_blanks_before_quotes(sources, parsed, mark, quote))
@@ -563,6 +564,45 @@ def _are_runs(
 
 _LEAST_ROWS = 2
 _NEARLY_ALL = 0.95  # of the lines have as many fields: sentences have not
+
+
+def _have_empty_cells(sources: _Sources, runs: Sequence[tuple[str, _Numbered]]) -> bool:
+    """Tell whether lines that stand in columns leave some empty: runs of blanks would hide that.
+
+    Where as many columns as lines have fields, or more, never touch, and lines show that they mean
+    them, each field has to stand in its own. Other lines have no fixed columns.
+    """
+    widths = Counter(len(row) for _, records in runs for _, row in records if not _is_head(row))
+    width = widths.most_common(1)[0][0]
+    for _, text, whole in sources:
+        lines = [
+            # Where a field stands behind a tab, nobody knows.
+            line.rstrip().partition("\t")[0] for line in text.split("\n")
+            if line.strip() and not line.lstrip().startswith(COMMENTS)
+        ]  # fmt: skip
+        # The first may be a header, whose names reach over the columns, and the last may be cut.
+        lines = lines[1 : None if whole else -1]
+        filled = 0
+        for line in lines:
+            marked = _FIELD.sub(lambda found: "1" * len(found[0]), line)
+            filled |= int(marked[::-1].replace(" ", "0") or "0", 2)
+        columns = [found.start() for found in regex("1+").finditer(f"{filled:b}"[::-1])]
+        if len(columns) < width:
+            continue
+        taken = [
+            [bisect_right(columns, found.start()) - 1 for found in _FIELD.finditer(line)]
+            for line in lines
+        ]
+        # A line may end early, which is an error of its own, as is one field too many.
+        gaps = sum(own != [*range(len(own))] and len(own) <= width for own in taken)
+        uses = Counter(n for own in taken for n in set(own))
+        aligned = gaps * 2 < len(lines) if len(columns) == width else min(uses.values()) > 1
+        if gaps and aligned:
+            return True
+    return False
+
+
+_FIELD = regex(r'"(?:[^"]|"")*"|\S+')
 
 
 def _is_head(row: Sequence[str]) -> bool:

@@ -76,6 +76,32 @@ def test_runs_of_blanks_are_one_delimiter_where_single_ones_leave_gaps() -> None
     assert asked.files[0].rows[1] == ("1", "", "2")
 
 
+SHIFTED = {
+    "two words make up for an empty cell": "id  city      zip    pop\n"
+    + "1   Boston    02101  650000\n" * 8 + "2   New York         800000\n",
+    "an empty cell": "id  city      zip    pop\n"
+    + "1   Boston    02101  650000\n" * 30 + "2   York             800000\n",
+    "one of two": "2024-01-01  100.00          100.00\n2024-01-02          50.00   50.00\n" * 20,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SHIFTED.values(), ids=SHIFTED)
+def test_runs_of_blanks_hide_no_empty_cells(text: str) -> None:
+    """Those behind an empty cell were read as the columns in front of their own."""
+    assert found(text).width == 1
+
+
+@pytest.mark.parametrize("text", [
+    "a  b\n1  2\n100    2\n",  # nothing stands in columns
+    "a  b\n1      2\n1  3\n",
+    "id    v\n" + "".join(f"{n:4d}  {n * 3:6d}\n" for n in range(1, 200)),
+    "id  v\n" + "".join(f"{n}  {n * 3}\n" for n in range(1, 200)),
+    "id  city      zip\n" + "1   Boston    02101\n" * 30 + "2   York\n",  # a line that ends early
+])  # fmt: skip
+def test_runs_of_blanks_need_no_fixed_columns(text: str) -> None:
+    assert (found(text).trim, found(text).header) == (True, True)
+
+
 @pytest.mark.parametrize("text", ['"a","n" \n"x",3 \n"y",4 \n', '"a" ,"n"\n"x" ,3\n'])
 def test_blanks_behind_quotes_are_left_out(text: str) -> None:
     seen = found(text)

@@ -176,6 +176,9 @@ def bad_row_error(
         if form:
             text = f"{where} is no line of {_FORMS[form[0]]}" + (f": {shown}" if shown else "")
             trial = replace(trial, filled=None)
+        elif encoding.dialect and encoding.dialect.trim and encoding.dialect.delimiter == " ":
+            # Which of them it lacks nobody knows: an empty cell is a blank more.
+            trial = replace(trial, filled=None)
         if bad.fields == 0 and trial.rewritten:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
         elif trial.filled is not None and not (encoding.dialect and encoding.dialect.fill):

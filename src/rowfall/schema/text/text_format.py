@@ -397,8 +397,13 @@ def _notes(
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
         if mark == " " and any("  " in row[0].strip() for file in found.files for row in file.rows):
-            why = "one column only, but runs of blanks split its lines: tr -s ' ' makes one of each"
-            yield UNSURE, why
+            yield (
+                UNSURE,
+                (
+                    "one column only, but runs of blanks split its lines: --widths N,N,... reads "
+                    "columns of fixed widths"
+                ),
+            )
             break
         if not _reads(samples, _split_by(asked, mark), fields):
             yield UNSURE, f"{why}, and not all of them: no delimiter is right for each line"
@@ -702,12 +707,19 @@ def _check_long_header(found: Finding, asked: Asked, samples: Sequence[TextSampl
     most = widths.most_common(1)[0][0]
     fields = "1 field" if most == 1 else f"{most} fields"
     filled = replace(asked, lines=replace(asked.lines, short_rows="null"))
-    reads = _reads(samples, filled, found.width)
+    hint = "Correct the header, or the rows."
+    if found.trim and found.marks.delimiter == " ":
+        # A name of two words, or an empty cell: what is filled up at the end is shifted.
+        skip = found.files[0].skipped + 1
+        hint = (
+            f"Where names hold blanks, --skip-lines {skip} --columns NAME,... gives {most}; where "
+            "cells are empty, --widths N,N,... reads columns of fixed widths."
+        )
+    elif _reads(samples, filled, found.width):
+        hint = "--short-rows null fills the columns that a row lacks with NULL."
     raise UsageError(
         f"{found.files[0].uri} names {found.width} columns, most of its rows have {fields}",
-        hint="--short-rows null fills the columns that a row lacks with NULL."
-        if reads
-        else "Correct the header, or the rows.",
+        hint=hint,
     )
 
 
