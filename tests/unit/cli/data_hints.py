@@ -54,6 +54,7 @@ PASTED_BY = {
 
 NOT_TRIED = {
     'Look at them, and name another --format.': 'which format nobody knows',
+    'one column only, but runs of blanks split its lines: --widths N,N,... reads columns of fixed widths': 'which widths nobody knows',
     'Look at them, and name another --format, or other --widths.': 'which widths nobody knows',
     'A sheet is read as a whole. Save it as CSV, or give it more: --memory': 'how much it takes nobody knows',
     'Name the other tables with --tables, or leave this one out: --exclude.': 'the other tables are for the user to name',
