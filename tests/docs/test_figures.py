@@ -56,3 +56,14 @@ def test_readme_measures_nothing_outside_of_its_blocks() -> None:
 )  # fmt: skip
 def test_what_counts_as_a_measurement(text: str) -> None:
     assert MEASUREMENT.search(text)
+
+
+def test_articles_compare_the_same_and_say_how_it_was_measured() -> None:
+    """A load that nobody does by hand, or into something else, stands beside no published one."""
+    text, found = MADE["articles"](), MADE["results"]("results-articles")
+    assert "throw them away" not in text
+    (kafka,) = (line for line in text.splitlines() if "From Kafka" in line)
+    (server,) = (r for r in found["rows"] if r["method"] == "rowfall load kafka:// into the server")
+    assert kafka.endswith(f"| {server['rows_per_core_second'] / 1e3:,.0f} |")
+    busy = max(one["load"] for row in found["rows"] for one in row["rounds"])
+    assert f"to {busy:.0f})" in text or busy <= found["machine"]["cores"]
