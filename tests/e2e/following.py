@@ -43,10 +43,17 @@ class Follower:
         self.said: list[str] = []
         self._idle = 0
         self.skipped: set[str] = set()
+        self.wanted: set[str] = set()
         self.sources: list[object] = []
 
     def takes(self, name: str, version: str) -> bool:
         return name not in self.skipped
+
+    def wants(self, name: str, version: str) -> bool:
+        return name in self.wanted
+
+    def ways_out(self, name: str) -> str:
+        return ""
 
     def on_failed(self, failure: Failure, version: str) -> AfterFailure:
         self.failed.append((failure.split, failure.error))

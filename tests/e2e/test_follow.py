@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -63,6 +64,52 @@ def test_overwritten_files_may_be_left_out(shell: Shell, folder: Path) -> None:
     put(folder / "m.csv", 4)
     Follower().run(str(folder), shell.folder / "d", on_change="ignore")
     assert rows(shell) == [1, 3]
+
+
+def test_overwritten_files_are_errors_that_people_settle(shell: Shell, folder: Path) -> None:
+    """Also where the first version was loaded before by who noted no names, or by name alone."""
+    put(folder / "m.csv", 1)
+    put(folder / "n.csv", 2)
+    Follower().run(str(folder / "m.csv"), shell.folder / "d")
+    follower = Follower(
+        lambda: put(folder / "m.csv", 3, 33),
+        lambda: put(folder / "o.csv", 4),
+        lambda: put(folder / "o.csv", 5, 55, 555),
+        lambda: put(folder / "p.csv", 6),
+    )
+    follower.run(str(folder), shell.folder / "d", on_change="error")
+    assert rows(shell) == [1, 2, 4, 6]
+    (first, one), (second, _) = follower.failed
+    assert (Path(first).name, Path(second).name) == ("m.csv", "o.csv")
+    assert re.fullmatch(
+        r"overwritten since it was loaded: loaded were 4 bytes of \S+ \S+ UTC, there are now 7 "
+        r"bytes of \S+ \S+ UTC", one,
+    )  # fmt: skip
+    # The next process knows them, and loads what people ask for.
+    again = Follower(lambda: put(folder / "p.csv", 7, 77))
+    again.wanted = {str(folder / "m.csv")}
+    again.run(str(folder), shell.folder / "d", on_change="error")
+    assert [name.rpartition("/")[2] for name, _ in again.failed] == ["o.csv", "p.csv"]
+    assert rows(shell) == [1, 2, 3, 4, 6, 33]
+
+
+def test_what_was_loaded_by_its_name_alone_is_an_error_later(shell: Shell, folder: Path) -> None:
+    put(folder / "m.csv", 1)
+    Follower().run(str(folder), shell.folder / "d", on_change="ignore")
+    follower = Follower(lambda: put(folder / "m.csv", 3, 33))
+    follower.run(str(folder), shell.folder / "d", on_change="error")
+    assert (rows(shell), len(follower.failed)) == ([1], 1)
+
+
+def test_an_overwritten_file_ends_who_has_no_observer(shell: Shell, folder: Path) -> None:
+    put(folder / "m.csv", 1)
+    Follower().run(str(folder), shell.folder / "d", on_change="error")
+    put(folder / "m.csv", 3, 33)
+    words = ("--follow", "--on-change", "error", "--batch-seconds", "0")
+    talk = shell.ends(4, "load", str(folder), "--table", "t", "--to", "d", *words).talk
+    assert "m.csv: overwritten since it was loaded: loaded were 4 bytes of" in talk
+    assert "--on-change load adds the rows" in talk
+    assert rows(shell) == [1]
 
 
 def test_without_the_kernel_files_are_listed(
@@ -206,9 +253,11 @@ def test_the_record_of_older_batches_is_small_and_known(
     shell.ok("query", "--write", "TRUNCATE TABLE t", "--to", "d")
     shell.ok("forget", oldest, "--to", "d", "--yes")
     assert (
-        json.loads(shell.ok("load", str(folder), "--table", "t", "--to", "d", "--json").out)[
-            "splits_loaded"
-        ]
+        json.loads(
+            shell.ok(
+                "load", str(folder), "--table", "t", "--to", "d", "--loaded", "all", "--json"
+            ).out
+        )["splits_loaded"]
         >= 3
     )
 
@@ -240,7 +289,7 @@ def test_what_is_older_than_the_bound_is_forgotten_and_not_loaded(
     ("options", "said"),
     [
         (("--follow", "--marker", "a/b"), "not the name of an object"),
-        (("--follow", "--on-change", "x"), "is not one of load, ignore"),
+        (("--follow", "--on-change", "x"), "is not one of load, ignore, error"),
         (("--follow", "--forget-after", "5s"), "less than an hour"),
         (("--marker", "_SUCCESS"), "Give --follow as well"),
     ],

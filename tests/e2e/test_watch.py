@@ -180,6 +180,43 @@ def test_retry_and_skip(local: Pipeline) -> None:
 
 
 @pytest.mark.long
+def test_overwritten_files_wait_for_people(shell: Shell) -> None:
+    pipeline = Pipeline(shell, on_change="error")
+    for name in ("a.csv", "b.csv", "c.csv"):
+        pipeline.put(name, ord(name[0]))
+    pipeline.do("start")
+    pipeline.wait("the first versions", files=3)
+    pipeline.put("a.csv", 1, 11)
+    pipeline.put("b.csv", 2, 22)
+    found = pipeline.wait("what is overwritten", failed=2, state="following")
+    said = {Path(one["file"]).name: one for one in found["failed_files"]}
+    assert "overwritten since it was loaded: loaded were" in said["a.csv"]["error"]
+    # Its hint is a command that works.
+    retry = re.search(r"rowfall (pipeline retry p \S+)", said["a.csv"]["hint"])
+    assert retry is not None
+    shell.ok(*retry[1].split())
+    pipeline.wait("the one that is loaded all the same", failed=1, files=4)
+    pipeline.do("skip", "b.csv")
+    pipeline.do("stop")
+    pipeline.put("c.csv", 3, 33)  # while nobody looks
+    pipeline.do("start")
+    pipeline.wait("the one that was overwritten meanwhile", failed=1)
+    pipeline.do("stop")
+    # Asked for while nothing runs.
+    pipeline.do("retry", "c.csv")
+    pipeline.do("start")
+    pipeline.wait("the last one", failed=0, files=1)
+    pipeline.do("stop")
+    assert rows_of(pipeline) == sorted([ord("a"), ord("b"), ord("c"), 1, 11, 3, 33])
+    pipeline.put("a.csv", 4, 44, 444)
+    process = pipeline.watch("--stop-on-error")
+    _, err = process.communicate(timeout=LONG)
+    assert process.returncode == 4, err
+    assert "a.csv: overwritten since it was loaded" in err
+    assert "the pipeline stops" in err
+
+
+@pytest.mark.long
 def test_a_pipeline_may_stop_at_the_first_bad_file(local: Pipeline) -> None:
     local.put("bad.csv", 1, bad=True)
     process = local.watch("--stop-on-error")

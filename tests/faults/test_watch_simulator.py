@@ -38,6 +38,8 @@ def test_no_seed_breaks_a_promise(share: int) -> None:
         ("taken at the first look", "half of an object"),
         ("only behind the last name", "missing"),
         ("no leases", "twice"),
+        ("overwritten unnoticed", "overwritten unnoticed"),
+        ("attempts end behind the question", "overwritten unnoticed"),
     ],
 )
 def test_the_simulator_finds_what_would_be_wrong(old: str, wrong: str) -> None:

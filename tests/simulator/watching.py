@@ -14,12 +14,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Listener
+from rowfall.core.listing import Listing, split_id
+from rowfall.ledger.seen_versions import SeenVersion
 from rowfall.run import name_chunks, object_watch
 from rowfall.run.object_watch import ObjectWatch, WatchRules
+from rowfall.run.overwritten import Overwritten
 from rowfall.sources.base import Heard, ListedObject, ListedPage
+
+if TYPE_CHECKING:
+    from rowfall.contracts.following import FollowObserver
+    from rowfall.contracts.session import Session
 
 REST = 2.0
 # Looks until everything has to be loaded once nothing happens any more.
@@ -65,6 +73,8 @@ class Scenario:
         self.errors = draw.choice((0.0, 0.0, 0.05))
         self.steps = draw.randrange(20, 120)
         self.rescan = draw.choice((0.0, 0.0, 30.0))
+        # By a lease one process follows a pipeline; only there another version is an error.
+        self.errors_of_changes = self.processes == 1 and draw.random() < 0.5
 
 
 class Store:
@@ -184,10 +194,73 @@ class _Told:
 
 @dataclass
 class Record:
-    """What is loaded: version -> how often; and who is loading what."""
+    """What is loaded: version -> how often; and who is loading what.
+
+    Attributes:
+        committed: attempts of processes that were killed before anybody could see their rows.
+        seen: versions by name, for ``--on-change error``. ``failed``: what was said about objects
+            that were overwritten, by version; ``wanted``: those that people load all the same.
+    """
 
     loaded: dict[tuple[str, str], int] = field(default_factory=dict)
     leased: dict[tuple[str, str], int] = field(default_factory=dict)
+    committed: list[tuple[str, str]] = field(default_factory=list)
+    seen: dict[str, list[SeenVersion]] = field(default_factory=dict)
+    failed: dict[tuple[str, str], str] = field(default_factory=dict)
+    wanted: set[tuple[str, str]] = field(default_factory=set)
+
+    def commit(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Make rows visible."""
+        for key in keys:
+            self.loaded[key] = self.loaded.get(key, 0) + 1
+
+    # --- as what --on-change error asks -------------------------------------------------------
+
+    def of(self, names: Sequence[str]) -> dict[str, list[SeenVersion]]:
+        return {name: self.seen[name] for name in names if name in self.seen}
+
+    def add(self, versions: Sequence[SeenVersion]) -> None:
+        for version in versions:
+            self.seen.setdefault(version.name, []).append(version)
+
+    def prune(self, before: int) -> None: ...
+
+    def overwritten(self) -> Overwritten:
+        """Return the code that finds overwritten objects, which asks this record."""
+        ids = _Ids(self)
+        return Overwritten(cast("Session", _Session(ids, ids)), cast("FollowObserver", ids))
+
+
+class _Ids:
+    """Destination, ledger and observer of a followed load, as far as they are asked."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def small_tables(self, session: object) -> None: ...
+
+    def seen_versions(self) -> Record:
+        return self._record
+
+    def loaded_among(self, session: object, ids: Sequence[str]) -> set[str]:
+        loaded = {split_id(*key, None, None, "t") for key in self._record.loaded}
+        return loaded.intersection(ids)
+
+    def wants(self, name: str, version: str) -> bool:
+        return (name, version) in self._record.wanted
+
+    def ways_out(self, name: str) -> str:
+        return "pipeline retry"
+
+
+@dataclass
+class _Session:
+    """A session as far as the search for overwritten objects asks it."""
+
+    destination: _Ids
+    ledger: _Ids
+    target_key: str = "t"
+    listing: Listing = field(default_factory=lambda: Listing(""))
 
 
 class Follower:
@@ -200,13 +273,47 @@ class Follower:
         self._number, self._store, self._record = number, store, record
         self._scenario = scenario
         rest = REST if scenario.rests else 0.0
-        rules = WatchRules(rest=rest, poll=0.5, rescan=scenario.rescan)
+        rules = WatchRules(rest=rest, poll=0.5, rescan=scenario.rescan, takes=self._takes)
+        self._overwritten = record.overwritten() if scenario.errors_of_changes else None
         self.watch = ObjectWatch(store, rules, self._loaded, lambda _: None)
         self._going = self._follow()
         self.idle = 0
 
+    def _takes(self, name: str, version: str) -> bool:
+        key = name, version
+        return key not in self._record.failed or key in self._record.wanted
+
     def _loaded(self, objects: Sequence[ListedObject]) -> list[bool]:
-        return [(o.name, o.version) in self._record.loaded for o in objects]
+        found = [(o.name, o.version) in self._record.loaded for o in objects]
+        return found if self._overwritten is None else self._overwritten.note_loaded(objects, found)
+
+    def retry(self, key: tuple[str, str]) -> None:
+        """Do what ``rowfall pipeline retry`` asks for."""
+        self._record.wanted.add(key)
+        self.watch.retry({key[0]})
+
+    def _unless_overwritten(self, batch: list[ListedObject]) -> tuple[list[ListedObject], bool]:
+        """Return what is to be loaded, and whether attempts of dead processes allow it."""
+        record, overwritten = self._record, self._overwritten
+        assert overwritten is not None
+        failures, doubtful = overwritten.failures(batch)
+        if self._scenario.old == "overwritten unnoticed":
+            failures, doubtful = {}, []
+        bad = [item for item in batch if item.name in failures]
+        for item in bad:
+            record.failed[item.name, item.version] = failures[item.name].error
+        self.watch.give_up(bad)
+        left = [item for item in batch if item.name not in failures]
+        overwritten.note_coming(left)
+        record.commit(record.committed)  # the load brings them to their ends
+        record.committed.clear()
+        if self._scenario.old == "attempts end behind the question":
+            return left, True
+        try:
+            overwritten.check(doubtful)
+        except SourceError:
+            return left, False
+        return left, True
 
     def step(self) -> None:
         next(self._going)
@@ -231,6 +338,13 @@ class Follower:
             self.idle = 0 if batch or watch.waiting or watch.ready else self.idle + 1
             if not batch:
                 continue
+            if self._overwritten is not None:
+                yield
+                batch, good_to_go = self._unless_overwritten(batch)
+                if not good_to_go:
+                    watch.begin_anew()
+                    continue
+                yield
             mine, later = [], []
             for item in batch:  # a lease for each; what others have loaded is done
                 key = item.name, item.version
@@ -248,9 +362,12 @@ class Follower:
             good = [o for o in mine if self._reads(o)]
             later += [o for o in mine if o not in good]
             yield
-            for item in good:  # one commit
-                key = item.name, item.version
-                record.loaded[key] = record.loaded.get(key, 0) + 1
+            keys = [(item.name, item.version) for item in good]
+            if self._overwritten is not None:
+                record.committed += keys
+                yield  # whoever is killed here has committed, and nobody sees it yet
+                record.committed.clear()
+            record.commit(keys)
             for item in mine:
                 record.leased.pop((item.name, item.version), None)
             yield
@@ -278,6 +395,9 @@ def simulate(seed: int, old: str = "") -> None:
         for _ in range(scenario.steps):
             if draw.random() < 0.3:
                 store.put()
+            left = sorted(record.failed.keys() - record.wanted)
+            if left and running[0] is not None and draw.random() < 0.05:
+                running[0].retry(draw.choice(left))
             _turn(scenario, clock, store, record, running)
         store.calm = True
         for _ in range(MOST_LOOKS):
@@ -285,7 +405,10 @@ def simulate(seed: int, old: str = "") -> None:
             if all(one is not None and one.idle > 3 * (len(store.objects) // PAGE + 40)
                    for one in running):  # fmt: skip
                 break
-        _check(store, record)
+        if scenario.errors_of_changes:
+            _check_errors(store, record)
+        else:
+            _check(store, record)
 
 
 def _turn(
@@ -320,6 +443,22 @@ def _check(store: Store, record: Record) -> None:
         assert (name, item.version) in record.loaded, f"missing: {name} {item.version}"
     for name, version in record.loaded:
         assert version in store.versions[name], f"never written: {name} {version}"
+
+
+def _check_errors(store: Store, record: Record) -> None:
+    """Check that of each name one version is loaded, and of others those that people wanted."""
+    twice = {key: n for key, n in record.loaded.items() if n > 1}
+    assert not twice, f"loaded twice: {twice}"
+    names = [name for name, version in record.loaded if (name, version) not in record.wanted]
+    assert len(names) == len(set(names)), f"overwritten unnoticed: {sorted(record.loaded)}"
+    for name, item in store.objects.items():
+        key = name, item.version
+        assert key in record.loaded or key in record.failed, f"missing: {name} {item.version}"
+    loaded = {name for name, _ in record.loaded}
+    for name, version in record.failed:
+        assert name in loaded, f"failed, and no version of it is loaded: {name} {version}"
+    half = set(record.loaded) & store.partial
+    assert not half, f"half of an object was loaded: {half}"
 
 
 @contextmanager

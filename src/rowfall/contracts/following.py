@@ -45,6 +45,13 @@ class FollowObserver(Protocol):
     def takes(self, name: str, version: str) -> bool:
         """Return False to leave out one version of an object, as when people have skipped it."""
 
+    def wants(self, name: str, version: str) -> bool:
+        """Return True where people have asked to load one version of an object all the same."""
+
+    def ways_out(self, name: str) -> str:
+        """Return what people may do about an object that was overwritten, as a hint; "" for the
+        options of the load."""
+
     def on_failed(self, failure: Failure, version: str) -> AfterFailure:
         """Hear that one version of a file cannot be loaded; nothing of it is visible.
 

@@ -438,10 +438,10 @@ class LoadKeywords(PlanKeywords, total=False):
     stores, lake tables, tables of databases with --cursor.
     """
 
-    on_change: Literal["load", "ignore"]
+    on_change: Literal["load", "ignore", "error"]
     """What becomes of an object that was loaded and is overwritten while it is followed: load adds
     the rows of the new version to those of the old one, ignore leaves out all but the first version
-    of a name. Default: load.
+    of a name, error counts the new version as a failed file. Default: load.
     """
 
     at_rest: str | None

@@ -436,10 +436,10 @@ class Options:
     on_change: str = _opt(
         LOAD,
         "--on-change",
-        "load|ignore",
+        "load|ignore|error",
         "What becomes of an object that was loaded and is overwritten while it is followed: load "
         "adds the rows of the new version to those of the old one, ignore leaves out all but the "
-        "first version of a name. Default: load.",
+        "first version of a name, error counts the new version as a failed file. Default: load.",
         "Follow",
         (LOAD,),
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from rowfall.core.dataclass import dataclass
 from rowfall.core.sqltext import identifier, literal, quote
 
-TEXT, INTEGER, TIME, LONG_TEXT = "text", "integer", "time", "long text"
+TEXT, INTEGER, TIME, LONG_TEXT, DIGEST = "text", "integer", "time", "long text", "digest"
 
 Value = str | int | None
 Row = tuple[Value, ...]
@@ -23,7 +23,8 @@ class TableDialect:
     """The words of one system.
 
     Attributes:
-        types: of columns. ``now``: the time of the server, as a value of a column of times.
+        types: of columns; a digest has 32 hex digits.
+        now: the time of the server, as a value of a column of times.
         name, text: quote a name, and a text.
         numbered: column of a table whose order counts: its definition; "" where rows have numbers.
         number: SQL of the number of a row, which rises in the order of commits or of inserts.
@@ -56,7 +57,8 @@ def _backquoted(name: str) -> str:
 
 
 CLICKHOUSE = TableDialect(
-    {TEXT: "String", LONG_TEXT: "String", INTEGER: "Int64", TIME: "DateTime64(3, 'UTC')"},
+    {TEXT: "String", LONG_TEXT: "String", INTEGER: "Int64", TIME: "DateTime64(3, 'UTC')",
+     DIGEST: "String"},
     "now64(3)", _backquoted, quote, "", "_block_number",
     "dateDiff('millisecond', {}, now64(3)) / 1000",
     # Blocks keep their numbers through merges, as in the journal; a line is on disk when it is
@@ -66,21 +68,23 @@ CLICKHOUSE = TableDialect(
     "",
 )  # fmt: skip
 POSTGRESQL = TableDialect(
-    {TEXT: "text", LONG_TEXT: "text", INTEGER: "bigint", TIME: "timestamptz"},
+    {TEXT: "text", LONG_TEXT: "text", INTEGER: "bigint", TIME: "timestamptz", DIGEST: "text"},
     "clock_timestamp()", identifier, literal, "n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     "n", "extract(epoch FROM clock_timestamp() - {})", "",
     "clock_timestamp() - {} * interval '1 second'", ordered=False,
 )  # fmt: skip
 MYSQL = TableDialect(
     # Texts of a key are short; utf8mb4 takes four bytes a letter.
-    {TEXT: "varchar(512)", LONG_TEXT: "mediumtext", INTEGER: "bigint", TIME: "datetime(3)"},
+    {TEXT: "varchar(512)", LONG_TEXT: "mediumtext", INTEGER: "bigint", TIME: "datetime(3)",
+     DIGEST: "char(32) CHARACTER SET ascii COLLATE ascii_bin"},
     "utc_timestamp(3)", _backquoted, quote, "n bigint AUTO_INCREMENT PRIMARY KEY",
     "n", "timestampdiff(MICROSECOND, {}, utc_timestamp(3)) / 1000000",
     " CHARACTER SET utf8mb4", "utc_timestamp(3) - INTERVAL {} SECOND",
     ordered=False,
 )  # fmt: skip
 DUCKDB = TableDialect(
-    {TEXT: "varchar", LONG_TEXT: "varchar", INTEGER: "bigint", TIME: "timestamptz"},
+    {TEXT: "varchar", LONG_TEXT: "varchar", INTEGER: "bigint", TIME: "timestamptz",
+     DIGEST: "varchar"},
     "now()", identifier, literal, "", "rowid", "epoch(now() - {})", "",
     "now() - to_seconds({})",
 )  # fmt: skip
@@ -133,6 +137,26 @@ class SmallTables:
         tail = words.tail.format(
             order=", ".join(map(words.name, order)), until=f" TTL {kept}" if kept else ""
         )
+        self.runner.run(
+            f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({', '.join(defined)}){tail}"
+        )
+
+    def make_keyed(
+        self, table: str, columns: Sequence[tuple[str, str]], key: Sequence[str]
+    ) -> None:
+        """Make a table whose rows are looked for by a key, of which each has another value.
+
+        ClickHouse keeps rows of one key that are inserted twice; others refuse the second.
+
+        Args:
+            columns: as in :meth:`make`. ``key``: names of digests.
+        """
+        words = self.dialect
+        defined = [f"{words.name(name)} {words.types[kind]}" for name, kind in columns]
+        names = ", ".join(map(words.name, key))
+        if words is not CLICKHOUSE:
+            defined.append(f"PRIMARY KEY ({names})")
+        tail = words.tail.format(order=names, until="")
         self.runner.run(
             f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({', '.join(defined)}){tail}"
         )

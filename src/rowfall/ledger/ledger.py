@@ -19,6 +19,7 @@ from rowfall.core.errors import LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import joined_loads, leases
 from rowfall.ledger.leases import StagedPartition
+from rowfall.ledger.seen_versions import LocalVersions
 from rowfall.ledger.store import LedgerStore
 from rowfall.targets.base import SHADOW_SUFFIX
 
@@ -466,6 +467,10 @@ class Ledger:
                 "(SELECT number FROM joined_into WHERE into_table = ?)",
                 (_today() - days, key),
             )
+
+    def seen_versions(self) -> LocalVersions:
+        """Return the versions of followed objects that this machine remembers."""
+        return LocalVersions(self._store.rows, self._store.change)
 
     def loaded_by(self, load_id: str) -> set[str]:
         """Return the ids of the splits that this load has brought in itself."""

@@ -129,3 +129,12 @@ CREATE TABLE IF NOT EXISTS staged_part (
     uuid       TEXT NOT NULL,
     PRIMARY KEY (attempt_id, uuid)
 ) STRICT, WITHOUT ROWID;
+
+-- The versions of followed objects, for --on-change error: digests of the object's name, and ids.
+CREATE TABLE IF NOT EXISTS seen_version (
+    name     BLOB NOT NULL,
+    split    BLOB NOT NULL,
+    size     INTEGER NOT NULL,
+    modified INTEGER,                       -- ms since 1970; NULL where nobody says so
+    PRIMARY KEY (name, split)
+) STRICT, WITHOUT ROWID;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rowfall.contracts.following import FollowControl, Lag
@@ -21,6 +21,8 @@ POLL_SECONDS = 0.5
 BATCH_SECONDS = 2.0
 # Bytes of objects in a batch: what is loaded again after a crash, and minutes of a slow machine.
 BATCH_BYTES = 1 << 30
+# What --forget-after lets go of is looked for so often: days count there, not minutes.
+PRUNE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,13 @@ class Batch:
         session: with the listing of the batch; how it is encoded is found out with the load.
         known: ids of its splits that are loaded; None where everything has to be asked.
         names: of its objects, with their versions; none of a topic.
+        check: see :func:`rowfall.run.load.run_next`.
     """
 
     session: Session
     known: frozenset[str] | None
     names: tuple[tuple[str, str], ...] = ()
+    check: Callable[[], None] | None = None
 
 
 class Feed(Protocol):
@@ -114,6 +118,12 @@ class WholeFeed:
 
     def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
         raise error
+
+
+def forgotten_days(bound: str) -> int:
+    """Return the days behind which ``--forget-after`` forgets what is loaded."""
+    # A day more: the clocks of store and target may differ.
+    return int(parse_duration(bound) // 86_400) + 2
 
 
 def pause(text: str | None, default: float) -> float:

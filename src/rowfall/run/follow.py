@@ -30,10 +30,19 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import Lagged, Note
 from rowfall.core.listing import Listing
-from rowfall.core.options import IGNORE, LOAD, Options
+from rowfall.core.options import ERROR, IGNORE, LOAD, Options
 from rowfall.core.results import Failure, Report
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.run.feeds import BATCH_SECONDS, POLL_SECONDS, Batch, Feed, WholeFeed, pause
+from rowfall.run.feeds import (
+    BATCH_SECONDS,
+    POLL_SECONDS,
+    PRUNE_SECONDS,
+    Batch,
+    Feed,
+    WholeFeed,
+    forgotten_days,
+    pause,
+)
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
@@ -47,8 +56,8 @@ SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
 # Batches after which the record of what was loaded long ago is made smaller: that rewrites what the
-# journal has, some 0.2 s. What is pruned is asked for so often.
-JOINED_AT_ONCE, PRUNE_SECONDS = 50, 3600.0
+# journal has, some 0.2 s.
+JOINED_AT_ONCE = 50
 # Files that fail one after the other by an error of the target: then it is the target that fails.
 MOST_REFUSED = 20
 _SUMS = frozenset((
@@ -100,8 +109,8 @@ def check_options(options: Options) -> None:
     for name in ("until", "snapshot", "force", "atomic", "replace", "upsert", "on", "fleet"):
         if getattr(options, name):
             raise UsageError(f"--follow and --{name} exclude each other")
-    if options.on_change not in (LOAD, IGNORE):
-        raise UsageError(f"--on-change {options.on_change} is not one of load, ignore")
+    if options.on_change not in (LOAD, IGNORE, ERROR):
+        raise UsageError(f"--on-change {options.on_change} is not one of load, ignore, error")
     for text in (options.at_rest, options.batch_seconds):
         pause(text, 0.0)
     for text in (options.poll, options.rescan):
@@ -251,7 +260,7 @@ class _Following:
             RowfallError: something is away, or fails for good.
         """
         try:
-            report, known = run_next(self._opened(batch.session), batch.known)
+            report, known = run_next(self._opened(batch.session), batch.known, check=batch.check)
         except (DataError, UsageError, SourceError, TargetError) as error:
             if error.transient or self._observer is None or not self._feed.splits:
                 raise
@@ -328,9 +337,7 @@ class _Following:
         try:
             session.destination.join_record(session)
             if bound is not None and time.monotonic() - self._pruned > PRUNE_SECONDS:
-                # A day more: the clocks of store and target may differ.
-                days = int(parse_duration(bound) // 86_400) + 2
-                session.destination.prune_record(session, days)
+                session.destination.prune_record(session, forgotten_days(bound))
                 self._pruned = time.monotonic()
         except RowfallError as error:
             if error.transient:

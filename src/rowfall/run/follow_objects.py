@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from rowfall.contracts.following import FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
 from rowfall.core.after import NOTHING
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, split_id
-from rowfall.core.options import IGNORE
+from rowfall.core.options import ERROR, IGNORE
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.run.feeds import BATCH_BYTES, BATCH_SECONDS, POLL_SECONDS, Batch, pause
+from rowfall.run.feeds import (
+    BATCH_BYTES,
+    BATCH_SECONDS,
+    POLL_SECONDS,
+    PRUNE_SECONDS,
+    Batch,
+    forgotten_days,
+    pause,
+)
 from rowfall.run.object_watch import ObjectWatch, WatchRules
+from rowfall.run.overwritten import Overwritten
 from rowfall.sources.base import ListedObject, ListedSource
 
 # Objects of a batch: the claim of their splits is one line of the journal.
@@ -56,9 +67,11 @@ class ObjectFeed:
         self._most = parse_size(given.batch_bytes) if given.batch_bytes else BATCH_BYTES
         # By name alone the first version of an object is the only one.
         self._by_name = given.on_change == IGNORE
+        self._overwritten = Overwritten(session, observer) if given.on_change == ERROR else None
         self._files = BATCH_FILES
         self._watch = ObjectWatch(source, rules, self._loaded, session.emit)
         self._began = -self._pause
+        self._pruned = time.monotonic()
         # Of the last look, objects of which ranges are loaded: everything is asked for those.
         self._begun: set[str] = set()
         self._settled = False
@@ -83,6 +96,8 @@ class ObjectFeed:
         found = self._session.destination.loaded_among(self._session, [*ids, *large])
         self._begun |= {one for one in found if one.startswith(MARK)}
         loaded = [id_ in found for id_ in ids]
+        if self._overwritten is not None:
+            loaded = self._overwritten.note_loaded(objects, loaded)
         if self._session.options.after_load != NOTHING and any(loaded):
             from rowfall.run.after import clear_listed
 
@@ -102,7 +117,27 @@ class ObjectFeed:
         self._began = time.monotonic()
         objects = watch.take(self._files, self._most)
         self._objects = {item.name: item for item in objects}
+        if self._overwritten is not None:
+            return self._unless_overwritten(self._overwritten, objects)
         return self._batch(objects)
+
+    def _unless_overwritten(
+        self, overwritten: Overwritten, objects: Sequence[ListedObject]
+    ) -> Batch | None:
+        """Return a batch of the objects of which no other version is loaded; the others fail."""
+        failures, doubtful = overwritten.failures(objects)
+        for item in objects:
+            if item.name in failures:
+                self._tired.append((failures[item.name], item.version))
+        left = [item for item in objects if item.name not in failures]
+        if not left:
+            return None
+        overwritten.note_coming(left)
+        batch = self._batch(left)
+        if not doubtful:
+            return batch
+        # Attempts of processes that have died may bring them: everything is asked, and they again.
+        return replace(batch, known=None, check=partial(overwritten.check, doubtful))
 
     def _batch(self, objects: Sequence[ListedObject]) -> Batch:
         listing = Listing(self._session.listing.projection)
@@ -133,6 +168,7 @@ class ObjectFeed:
         self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
     ) -> list[Failure]:
         self._settled = True
+        self._prune()
         self._files = min(BATCH_FILES, self._files * 2)
         failed = {_RANGE.sub("", f.split): f for f in failures}
         self._watch.done([o for name, o in self._objects.items() if name not in failed])
@@ -146,6 +182,14 @@ class ObjectFeed:
         passing = {name: f for name, f in failed.items() if name not in bad}
         self._later([self._objects[n] for n in passing if n in self._objects], passing)
         return lasting
+
+    def _prune(self) -> None:
+        """Forget versions that are older than what ``--forget-after`` keeps."""
+        bound, now = self._session.options.forget_after, time.monotonic()
+        if self._overwritten is None or bound is None or now - self._pruned < PRUNE_SECONDS:
+            return
+        self._pruned = now
+        self._overwritten.prune(forgotten_days(bound))
 
     def _is_bad(self, name: str) -> bool:
         """Tell whether a file that cannot be loaded is still what was listed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -69,7 +69,10 @@ def run_load(session: Session) -> Report:
 
 
 def run_next(
-    session: Session, known: frozenset[str] | None, worker: Worker | None = None
+    session: Session,
+    known: frozenset[str] | None,
+    worker: Worker | None = None,
+    check: Callable[[], None] | None = None,
 ) -> tuple[Report, frozenset[str]]:
     """Run one load to its end, as the first or a later batch of this session.
 
@@ -77,6 +80,8 @@ def run_next(
         known: the ids that the load before has returned; None for the first load. Loads of other
             processes are seen by their leases.
         worker: takes part in a load that several machines share.
+        check: called when attempts of dead processes have come to their ends, before any begins;
+            raises an error to load nothing.
 
     Returns:
         The report, and the ids of all ranges of its streams that are loaded.
@@ -88,6 +93,8 @@ def run_next(
         with timed(load.emit, "plan"):
             settled, facts, plan = _plan(load, known)
             load.emit(LoadPlanned(load.id, plan))
+        if check is not None:
+            check()
         load.recorder.plan = planned = explained.planned(plan)  # who watches the load sees it
         with timed(load.emit, "prepare"):
             prepared = _prepare(load, settled, facts, plan)

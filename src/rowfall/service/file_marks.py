@@ -38,6 +38,7 @@ class FileMarks:
         self._guard = threading.Lock()
         self.failed: dict[str, FailedFile] = {}
         self._skipped: dict[str, str] = {}
+        self._wanted: dict[str, str] = {}
         self.read()
 
     def read(self) -> list[str]:
@@ -50,7 +51,7 @@ class FileMarks:
         for line in self._log.lines(files=True):
             if line.event in (FAILED, RETRY, SKIP):
                 latest[line.item] = line
-        before, self.failed, self._skipped = set(self.failed), {}, {}
+        before, self.failed, self._skipped, self._wanted = set(self.failed), {}, {}, {}
         for name, line in latest.items():
             said = json.loads(line.detail) if line.detail else {}
             version = str(said.get("version", ""))
@@ -61,6 +62,8 @@ class FileMarks:
                 )  # fmt: skip
             elif line.event == SKIP:
                 self._skipped[name] = version
+            elif version:  # without one nobody has asked: another version has come
+                self._wanted[name] = version
         return [name for name in before if name not in self.failed and name not in self._skipped]
 
     def takes(self, name: str, version: str) -> bool:
@@ -77,6 +80,11 @@ class FileMarks:
             self._log.append(RETRY, item=name)
             del self.failed[name]
             return True
+
+    def wants(self, name: str, version: str) -> bool:
+        """Tell whether people have asked to try this version of a file again."""
+        with self._guard:
+            return self._wanted.get(name) == version
 
     def add(self, failure: Failure, name: str, version: str) -> None:
         """Remember that a version of a file has failed."""

@@ -7,6 +7,7 @@ again and of a lease that is lost. The load runs in the main thread, which alone
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -209,7 +210,15 @@ class Watcher:
             control = self._control
             if beat.paused:
                 control.pause()
-            report = follow(session, observer, control)
+            try:
+                report = follow(session, observer, control)
+            except SourceError as ended:
+                # No outage of the source, which would be waited for: a file that ends it.
+                if observer.ended and not ended.transient:
+                    raise FollowEndedError(
+                        f"{ended.message}; the pipeline stops", hint=ended.hint
+                    ) from None
+                raise
         if control.stopped:
             return
         # A file with stop_on_error, or a message that cannot be passed by.
@@ -331,10 +340,20 @@ class _Observer:
         self, watcher: Watcher, session: Session, marks: FileMarks, table: ErrorTable | None
     ) -> None:
         self._watcher, self._session, self._marks, self._table = watcher, session, marks, table
-        self.told = False
+        self.told = self.ended = False
 
     def takes(self, name: str, version: str) -> bool:
         return self._marks.takes(name, version)
+
+    def wants(self, name: str, version: str) -> bool:
+        return self._marks.wants(name, version)
+
+    def ways_out(self, name: str) -> str:
+        words = shlex.join([self._watcher.pipeline_name, name])
+        return (
+            f"rowfall pipeline retry {words} adds the rows of the new version to those of the old "
+            f"one; rowfall pipeline skip {words} leaves it out."
+        )
 
     def on_failed(self, failure: Failure, version: str) -> AfterFailure:
         self.told = True
@@ -363,7 +382,8 @@ class _Observer:
             health.failing(about(name, headline(failure.error))), failed=failed
         ))  # fmt: skip
         watcher.run_hooks(ON_ERROR, {"outcome": "failed", "file": name, **asdict(failure)})
-        return AfterFailure.STOP if watcher.stop_on_error else AfterFailure.GO_ON
+        self.ended = watcher.stop_on_error
+        return AfterFailure.STOP if self.ended else AfterFailure.GO_ON
 
     def on_batch(self, report: Report, lag: Lag) -> None:
         failed = len(self._marks.failed)
