@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
@@ -60,26 +58,31 @@ class _Database:
         self._twice(text)
 
     def ask(self, text: str) -> list[list[Value]]:
-        return [[_value(field) for field in line.split("\t")] for line in self._twice(text)]
+        return self._twice(text)
 
-    def _twice(self, text: str) -> list[str]:
+    def _twice(self, text: str) -> list[list[Value]]:
         """Run a statement, once more where the connection was lost: who was idle may lose it.
 
         An event or error that is written twice says the same.
         """
         try:
-            return list(self._lines(text))
+            return self._rows(text)
         except EngineError as error:
             if not error.transient:
                 raise
-        return list(self._lines(text))
+        return self._rows(text)
 
-    def _lines(self, text: str) -> Iterator[str]:
+    def _rows(self, text: str) -> list[list[Value]]:
         found = self._database.result(text, write=True)
         if found is None:
-            return
-        lines = b"".join(found.rows).decode("utf-8", "replace").split("\n")
-        yield from lines[:-1]
+            return []
+        data = b"".join(found.rows)
+        if found.format == "ArrowStream":
+            from rowfall.sources.arrow_batches import rows_in_frames
+
+            return rows_in_frames(data)
+        lines = data.decode("utf-8", "replace").split("\n")
+        return [[_value(field) for field in line.split("\t")] for line in lines[:-1]]
 
 
 def _value(field: str) -> Value:

@@ -205,3 +205,12 @@ def in_frames(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
             yield struct.pack("<I", len(block) | _STORED)
             yield block  # type: ignore[misc] # whoever writes it takes any buffer
     yield _LZ4_END
+
+
+def rows_in_frames(data: bytes) -> list[list[Any]]:
+    """Return the rows of a whole stream inside LZ4 frames, as Python's values."""
+    import pyarrow as pa
+
+    with pa.input_stream(pa.py_buffer(data), compression="lz4") as stream:
+        table = pa.ipc.open_stream(stream).read_all()
+    return [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
