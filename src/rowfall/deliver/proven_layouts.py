@@ -32,7 +32,7 @@ class ProvenLayout:
     def known(self) -> bool:
         """Tell whether a server has read such parts."""
         try:
-            return time.time() - self._path.stat().st_mtime < _DAYS * 86_400
+            return 0 <= time.time() - self._path.stat().st_mtime < _DAYS * 86_400
         except OSError:
             return False
 

@@ -98,13 +98,18 @@ class BuildForServer(Build):
         self._proving = threading.Lock()
         self._proven: str | None = None  # "" once it is, else why it cannot be
         self._recalled: ProvenLayout | None = None  # of an earlier load, not of this one
+        self._tried: set[str] = set()  # ids of splits of which parts were handed over
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if self._proven or not self._input.takes(order):
             return self._input.fallback.insert(order, lane, on_tick)
         with self._proving:
+            ids = {split.id for split in order.splits}
             if self._proven is None:
                 self.prove(order, lane)
+            elif ids & self._tried:  # what was taken over may have been counted short
+                self.prove_anew(order, lane)
+            self._tried |= ids
         self._check_room(order)
         try:
             return self.in_folder(order, lane, on_tick)
