@@ -18,8 +18,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.app import cli
-from rowfall.cli.command_names import COMMANDS
+from rowfall.cli.app import COMMANDS, cli
 from rowfall.cli.options import ALL_TOPICS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit

@@ -13,13 +13,19 @@ from importlib import import_module
 
 import click
 
-from rowfall.cli.command_names import COMMANDS
 from rowfall.cli.options import GroupOfCommands, common_options
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, Interrupted, RowfallError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.other_tools import command_hint, option_hint
 from rowfall.core.version import __version__
+
+# In the order in which they are listed.
+COMMANDS = (
+    "load", "export", "worker", "run", "watch", "pipeline", "plan", "query", "status", "tables",
+    "report", "explain", "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config",
+    "doctor", "tune", "scale", "bench", "mcp", "install-decoder", "lab", "completion", "help",
+)  # fmt: skip
 
 
 class Commands(GroupOfCommands):

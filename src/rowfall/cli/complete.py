@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import click
 from click.shell_completion import CompletionItem
 
 from rowfall.core.errors import RowfallError
 
 if TYPE_CHECKING:
-    import click
-
     from rowfall.core.results import Report
 
 
@@ -31,9 +30,8 @@ def words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def commands(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of commands."""
-    from rowfall.cli.command_names import COMMANDS
-
-    return _begin(COMMANDS, incomplete)
+    group = ctx.find_root().command
+    return _begin(group.list_commands(ctx) if isinstance(group, click.Group) else (), incomplete)
 
 
 def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

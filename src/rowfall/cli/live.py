@@ -3,9 +3,8 @@
 On 127.0.0.1 only, under a path that nobody can guess. States are made while somebody looks, once a
 second, from the small file that a running load writes for ``rowfall status``.
 
-The process of the load does all that, so it has to be cheap: what draws the page is imported when
-somebody looks first, 20 CPU-ms. http.server would be as much again (it brings http.client, email
-and ssl): of HTTP, GET of two paths is all that is needed.
+The process of the load does all that, so it has to be cheap: what draws the page and what speaks
+HTTP are imported when somebody looks first, 20 CPU-ms each.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from socketserver import StreamRequestHandler, ThreadingTCPServer
+from collections.abc import Callable
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import units
@@ -42,13 +40,6 @@ BEAT_SECONDS = 15.0
 LAST_SECONDS = 2.0
 # A browser opens one connection a tab.
 MOST_VIEWERS = 16
-# Requests are a line and some headers from this machine.
-REQUEST_SECONDS = 10.0
-# Bytes of a line of a request, and its lines: browsers send 15 of up to 300 bytes.
-MOST_LINE, MOST_LINES = 8_192, 100
-_REASONS = {
-    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-}  # fmt: skip
 
 
 class LiveLoad:
@@ -138,13 +129,8 @@ class LivePage:
         self._last = False
         self._viewers = 0
         self._asked = 0.0
-        live = self
-
-        class Handler(_Handler):
-            page = live
-
         try:
-            self._server = _Server((HOST, port), Handler)
+            self._server = _Server(port, self)
         except (OSError, OverflowError) as error:
             said = getattr(error, "strerror", None) or error
             raise UsageError(
@@ -260,76 +246,20 @@ class LivePage:
 
 
 class _Server(ThreadingTCPServer):
+    """Listens for requests, each of which is answered by a thread of its own."""
+
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
 
+    def __init__(self, port: int, page: LivePage) -> None:
+        self._page = page
+        super().__init__((HOST, port), BaseRequestHandler)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        from rowfall.cli.live_requests import PageRequest
+
+        PageRequest(self._page, request, client_address, self)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: tabs are closed at any time."""
-
-
-class _Handler(StreamRequestHandler):
-    """Answers GET /TOKEN/ and GET /TOKEN/events once; everything else is refused."""
-
-    page: LivePage
-    timeout = REQUEST_SECONDS
-
-    def handle(self) -> None:
-        asked = self._asked()
-        if asked is None:
-            self._refuse(400)
-            return
-        method, path, headers = asked
-        if not self.page.allows(path, headers.get("host", "")):
-            self._refuse(403)
-            return
-        what = path.partition("?")[0].lstrip("/").partition("/")[2]
-        if method != "GET":
-            self._refuse(405)
-        elif what == "":
-            body = self.page.html().encode("utf-8", "backslashreplace")
-            self._head(200, "text/html; charset=utf-8", len(body))
-            self._send(body)
-        elif what == "events":
-            self._head(200, "text/event-stream")
-            known = headers.get("last-event-id", "")
-            number = int(known) if len(known) < 20 and known.isdecimal() else 0
-            with suppress(OSError):  # whoever looked has gone
-                self.page.follow(number, self._send)
-        else:
-            self._refuse(404)
-
-    def _asked(self) -> tuple[str, str, Mapping[str, str]] | None:
-        """Return method, path and headers of a request; None for what is none."""
-        lines: list[str] = []
-        while (line := self.rfile.readline(MOST_LINE)).strip():
-            if not line.endswith(b"\n") or len(lines) == MOST_LINES:
-                return None
-            lines.append(line.decode("latin-1").strip())
-        words = lines[0].split(" ") if lines else []
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return None
-        headers: dict[str, str] = {}
-        for header in lines[1:]:
-            name, _, value = header.partition(":")
-            headers[name.lower()] = value.strip()
-        return words[0], words[1], headers
-
-    def _send(self, data: bytes) -> None:
-        self.wfile.write(data)
-
-    def _head(self, status: int, kind: str, size: int | None = None) -> None:
-        lines = [f"HTTP/1.1 {status} {_REASONS[status]}", f"Content-Type: {kind}"]
-        if size is not None:
-            lines.append(f"Content-Length: {size}")
-        lines += [
-            "Cache-Control: no-store", "Referrer-Policy: no-referrer",
-            "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY",
-            "Cross-Origin-Resource-Policy: same-origin", "Connection: close",
-        ]  # fmt: skip
-        self._send("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
-
-    def _refuse(self, status: int) -> None:
-        body = f"{status} {_REASONS[status]}\n".encode()
-        self._head(status, "text/plain", len(body))
-        self._send(body)

@@ -259,7 +259,7 @@ class BuildForServer(Build):
             layout.remember()
 
     def prove_anew(self, order: Order, lane: int) -> None:
-        """Prove it again where the proof is of an earlier load: the server has refused parts.
+        """Prove it again where the proof is of an earlier load, and parts were refused or missed.
 
         Raises:
             RowfallError: see :meth:`prove`.
@@ -417,11 +417,10 @@ class BuildForServer(Build):
         return self._proven
 
 
-def _kinds(
-    table: Definition, filled: Collection[str]
-) -> list[table_definition.DefinedColumn]:  # fmt: skip
-    """Return a column of each type and codec: a server takes as long for a file of a probe as for
-    one of a load.
+def _kinds(table: Definition, filled: Collection[str]) -> list[table_definition.DefinedColumn]:
+    """Return a column of each type and codec.
+
+    A server takes as long for a file of a probe as for one of a load.
 
     Args:
         filled: the columns of the load.

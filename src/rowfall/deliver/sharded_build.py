@@ -58,7 +58,6 @@ class BuildForShards(BuildForServer):
                 self._proven = shard.refused
 
     def prove_anew(self, order: Order, lane: int) -> None:
-        """See :meth:`BuildForServer.prove_anew`."""
         for shard in self._shards:
             try:
                 shard.prove_anew(order, lane)

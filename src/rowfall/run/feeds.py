@@ -8,9 +8,7 @@ from typing import Protocol
 from rowfall.contracts.following import FollowControl, Lag
 from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import (
-    RowfallError,
-)
+from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration
 
@@ -21,13 +19,11 @@ POLL_SECONDS = 0.5
 BATCH_SECONDS = 2.0
 # Bytes of objects in a batch: what is loaded again after a crash, and minutes of a slow machine.
 BATCH_BYTES = 1 << 30
-# What --forget-after lets go of is looked for so often: days count there, not minutes.
-PRUNE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the next load brings in.
+    """Says what the next load brings in.
 
     Attributes:
         session: with the listing of the batch; how it is encoded is found out with the load.
@@ -95,6 +91,9 @@ class Feed(Protocol):
             The failure of its only file, where it has only one.
         """
 
+    def prune(self, days: int) -> None:
+        """Forget what it remembers of versions that were written more than so many days ago."""
+
     def begin_anew(self, error: RowfallError) -> None:
         """Go on after source or target were away: nothing is known any more."""
 
@@ -116,14 +115,11 @@ class WholeFeed:
     def retry(self, names: set[str]) -> None:
         """Do nothing: no file was given up."""
 
+    def prune(self, days: int) -> None:
+        """Do nothing: it remembers no versions."""
+
     def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
         raise error
-
-
-def forgotten_days(bound: str) -> int:
-    """Return the days behind which ``--forget-after`` forgets what is loaded."""
-    # A day more: the clocks of store and target may differ.
-    return int(parse_duration(bound) // 86_400) + 2
 
 
 def pause(text: str | None, default: float) -> float:

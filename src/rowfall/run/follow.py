@@ -36,11 +36,9 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.feeds import (
     BATCH_SECONDS,
     POLL_SECONDS,
-    PRUNE_SECONDS,
     Batch,
     Feed,
     WholeFeed,
-    forgotten_days,
     pause,
 )
 from rowfall.run.history import from_json, record
@@ -56,8 +54,8 @@ SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
 # Batches after which the record of what was loaded long ago is made smaller: that rewrites what the
-# journal has, some 0.2 s.
-JOINED_AT_ONCE = 50
+# journal has, some 0.2 s. What is pruned is asked for so often.
+JOINED_AT_ONCE, PRUNE_SECONDS = 50, 3600.0
 # Files that fail one after the other by an error of the target: then it is the target that fails.
 MOST_REFUSED = 20
 _SUMS = frozenset((
@@ -337,7 +335,10 @@ class _Following:
         try:
             session.destination.join_record(session)
             if bound is not None and time.monotonic() - self._pruned > PRUNE_SECONDS:
-                session.destination.prune_record(session, forgotten_days(bound))
+                # A day more: the clocks of store and target may differ.
+                days = int(parse_duration(bound) // 86_400) + 2
+                session.destination.prune_record(session, days)
+                self._feed.prune(days)
                 self._pruned = time.monotonic()
         except RowfallError as error:
             if error.transient:

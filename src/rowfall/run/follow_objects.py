@@ -20,9 +20,7 @@ from rowfall.run.feeds import (
     BATCH_BYTES,
     BATCH_SECONDS,
     POLL_SECONDS,
-    PRUNE_SECONDS,
     Batch,
-    forgotten_days,
     pause,
 )
 from rowfall.run.object_watch import ObjectWatch, WatchRules
@@ -71,7 +69,6 @@ class ObjectFeed:
         self._files = BATCH_FILES
         self._watch = ObjectWatch(source, rules, self._loaded, session.emit)
         self._began = -self._pause
-        self._pruned = time.monotonic()
         # Of the last look, objects of which ranges are loaded: everything is asked for those.
         self._begun: set[str] = set()
         self._settled = False
@@ -168,7 +165,6 @@ class ObjectFeed:
         self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
     ) -> list[Failure]:
         self._settled = True
-        self._prune()
         self._files = min(BATCH_FILES, self._files * 2)
         failed = {_RANGE.sub("", f.split): f for f in failures}
         self._watch.done([o for name, o in self._objects.items() if name not in failed])
@@ -183,13 +179,9 @@ class ObjectFeed:
         self._later([self._objects[n] for n in passing if n in self._objects], passing)
         return lasting
 
-    def _prune(self) -> None:
-        """Forget versions that are older than what ``--forget-after`` keeps."""
-        bound, now = self._session.options.forget_after, time.monotonic()
-        if self._overwritten is None or bound is None or now - self._pruned < PRUNE_SECONDS:
-            return
-        self._pruned = now
-        self._overwritten.prune(forgotten_days(bound))
+    def prune(self, days: int) -> None:
+        if self._overwritten is not None:
+            self._overwritten.prune(days)
 
     def _is_bad(self, name: str) -> bool:
         """Tell whether a file that cannot be loaded is still what was listed.

@@ -18,8 +18,7 @@ import click
 import pytest
 
 import rowfall
-from rowfall.cli.app import cli, run
-from rowfall.cli.command_names import COMMANDS
+from rowfall.cli.app import COMMANDS, cli, run
 from rowfall.cli.options import ALL_TOPICS
 from rowfall.core import errors, events
 from rowfall.core.errors import Exit

@@ -14,8 +14,7 @@ import click
 import pytest
 
 from e2e.test_hint_commands import CASES
-from rowfall.cli.app import cli
-from rowfall.cli.command_names import COMMANDS
+from rowfall.cli.app import COMMANDS, cli
 from unit.cli.data_hints import NOT_TRIED, OF_THE_COMMAND, PASTED_BY
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
