@@ -233,6 +233,16 @@ def test_rows_of_others_in_clickhouse(server: Table, answer: str) -> None:
     assert "nothing to load" in ok(*load).talk
 
 
+def test_a_table_whose_name_needs_quotes(server: Table) -> None:
+    """The log has its name in quotes."""
+    ok, load = server.shell.ok, ("load", "[ab].csv", "--table", "my-table", *server.load[-2:])
+    ok(*load)
+    server.do("TRUNCATE TABLE {db}.`my-table`")
+    server.do("INSERT INTO {db}.`my-table` VALUES (100, 'o')")
+    server.do("SYSTEM FLUSH LOGS")
+    assert "--loaded none" in server.shell.ends(3, *load).talk
+
+
 def test_parts_with_new_numbers(server: Table) -> None:
     """The rows are there, whatever numbers their parts have, and an old TRUNCATE is none of now."""
     ok, load = server.shell.ok, server.load

@@ -13,7 +13,7 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import MARK
 from rowfall.core.patterns import regex
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import quote, quoted_list
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.engines.base import Engine
 from rowfall.ledger.journal import LastLoaded
@@ -86,13 +86,17 @@ def _is_truncated(writer: Writer, last: LastLoaded) -> bool:
     """Tell whether the log of a server has a TRUNCATE of the table since rows were loaded last."""
     if _may_hold(writer, last):
         return False
-    name = f"{writer.target.database}.{writer.target.table}"
+    at = writer.target
+    # The log has names in quotes where they need some, as a keyword does in some versions.
+    names = [f"{database}.{table}" for database in (at.database, sql.name(at.database))
+             for table in (at.table, sql.name(at.table))]  # fmt: skip
     try:
         found = writer.engine.ask(
             f"SELECT 1 FROM system.query_log WHERE event_date >= toDate({quote(last.at)}, 'UTC') - "
             f"1 AND event_time_microseconds > toDateTime64({quote(last.at)}, 3, 'UTC') AND "
-            f"type = 'QueryFinish' AND query_kind = 'Drop' AND has(tables, {quote(name)}) AND "
-            f"match(query, {quote(_TRUNCATE)}) LIMIT 1 SETTINGS max_execution_time = {_LOG_SECONDS}"
+            "type = 'QueryFinish' AND query_kind = 'Drop' AND "
+            f"hasAny(tables, [{quoted_list(names)}]) AND match(query, {quote(_TRUNCATE)}) LIMIT 1 "
+            f"SETTINGS max_execution_time = {_LOG_SECONDS}"
         )
     except RowfallError as error:
         if error.transient:
