@@ -82,7 +82,7 @@ def test_overwritten_files_are_errors_that_people_settle(shell: Shell, folder: P
     (first, one), (second, _) = follower.failed
     assert (Path(first).name, Path(second).name) == ("m.csv", "o.csv")
     assert re.fullmatch(
-        r"overwritten since it was loaded: loaded were 4 bytes of \S+ \S+ UTC, there are now 7 "
+        r"overwritten since it was loaded: 4 bytes of \S+ \S+ UTC were loaded, and now it has 7 "
         r"bytes of \S+ \S+ UTC", one,
     )  # fmt: skip
     # The next process knows them, and loads what people ask for.
@@ -107,7 +107,7 @@ def test_an_overwritten_file_ends_who_has_no_observer(shell: Shell, folder: Path
     put(folder / "m.csv", 3, 33)
     words = ("--follow", "--on-change", "error", "--batch-seconds", "0")
     talk = shell.ends(4, "load", str(folder), "--table", "t", "--to", "d", *words).talk
-    assert "m.csv: overwritten since it was loaded: loaded were 4 bytes of" in talk
+    assert "m.csv: overwritten since it was loaded: 4 bytes of" in talk
     assert "--on-change load adds the rows" in talk
     assert rows(shell) == [1]
 

@@ -18,7 +18,7 @@ REQUEST_SECONDS = 10.0
 
 
 class WatchedPage(Protocol):
-    """What is shown to who has its token."""
+    """Shows a load to whoever has the token of its page."""
 
     def allows(self, path: str, host: str) -> bool:
         """Tell whether a request has the token, and means this machine."""

@@ -165,10 +165,10 @@ def parse(text: str) -> Uri:
 
 
 def check_password(text: str) -> None:
-    """Check that no letter in an address ends what is taken for the host before a password ends.
+    """Check that no password in an address has a letter that divides the parts of an address.
 
     Raises:
-        UsageError: one does, or what stands in the place of a port is none.
+        UsageError: one has, or what stands in the place of a port is none.
     """
     if scheme_of(text) in _WEB or _raw_password(text) is None:
         return
@@ -178,8 +178,8 @@ def check_password(text: str) -> None:
             hint="A URI looks like scheme://user@host:port/path?name=value.",
         )
     raise UsageError(
-        f"{mask(text)!r} is ambiguous: the password in it, or a name, holds a letter that ends it "
-        "elsewhere",
+        f"{mask(text)!r} is ambiguous: its password, or a name in it, has a letter that divides "
+        "the parts of an address",
         hint="In a password write / as %2F, ? as %3F, # as %23 and @ as %40, and @ as %40 in the "
         "name of a database or table; or leave the password out: --ask-password asks for that of "
         "the target.",

@@ -156,7 +156,7 @@ class Overwritten:
         out = self._observer.ways_out(item.name) if self._observer is not None else ""
         return Failure(
             item.name,
-            f"overwritten since it was loaded: loaded were {_text(loaded)}, there are now "
+            f"overwritten since it was loaded: {_text(loaded)} were loaded, and now it has "
             f"{_text(now)}",
             out or _OPTIONS,
             lasting=True,

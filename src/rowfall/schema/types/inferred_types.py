@@ -131,7 +131,7 @@ def _are_versions(found: ColumnFacts) -> bool:
 
 
 def is_long(found: ColumnFacts) -> bool:
-    """Tell whether numbers are integers that are longer than any type of numbers holds them."""
+    """Tell whether the numbers are integers with more digits than any type of numbers keeps."""
     ends = (found.times.first, found.times.last)
     return found.kinds.floats == found.filled and any(map(_LONG.fullmatch, ends))
 
