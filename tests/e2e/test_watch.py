@@ -190,7 +190,9 @@ def test_overwritten_files_wait_for_people(shell: Shell) -> None:
     pipeline.put("b.csv", 2, 22)
     found = pipeline.wait("what is overwritten", failed=2, state="following")
     said = {Path(one["file"]).name: one for one in found["failed_files"]}
-    assert "overwritten since it was loaded: " in said["a.csv"]["error"]
+    assert re.search(
+        r"overwritten since it was loaded: \d+ bytes of .* UTC were loaded", said["a.csv"]["error"]
+    )
     # Its hint is a command that works.
     retry = re.search(r"rowfall (pipeline retry p \S+)", said["a.csv"]["hint"])
     assert retry is not None
