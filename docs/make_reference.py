@@ -266,6 +266,7 @@ _PROTOCOLS = (
     ("Sources", "sources/base.py", ""),
     ("Targets", "targets/base.py", "Target"),
     ("Destinations", "contracts/destination.py", ""),
+    ("What a plan takes from a destination", "contracts/facts.py", "DestinationRules"),
     ("Deliveries", "contracts/delivery.py", "Delivery"),
     ("Receivers", "contracts/receiver.py", "Receiver"),
     ("Databases", "engines/database.py", ""),

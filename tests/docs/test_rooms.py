@@ -34,9 +34,8 @@ def test_a_room_imports_what_it_says(room: str) -> None:
     assert names == imported(room)
 
 
-# Protocols of one room that name each other, and an attempt with the database that opens it.
+# An attempt with the database that opens it.
 _CIRCLES = {
-    frozenset(f"contracts.{name}" for name in ("destination", "facts", "load", "session")),
     frozenset(
         f"systems.mysql.{name}" for name in ("database", "record", "replacing", "transaction")
     ),

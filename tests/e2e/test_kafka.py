@@ -18,8 +18,8 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka, Registry
 from lab.process import let_pass, wait_until
-from rowfall.contracts.load import LoadRun, Settled
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
+from rowfall.contracts.load import Settled
 from rowfall.core.listing import Listing
 from rowfall.core.options import Options
 from rowfall.destinations.clickhouse import ClickHouseTables

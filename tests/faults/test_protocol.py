@@ -26,11 +26,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Order
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.load import LoadRun
+from rowfall.contracts.destination import LoadRun, ReceiverInputs
 from rowfall.contracts.receiver import Notes, Revivals
-from rowfall.contracts.session import Writer
 from rowfall.core import retry
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.events import silent
@@ -67,7 +66,7 @@ from simulator.load import TRANSPORT, GoodRows, Unwatched
 
 if TYPE_CHECKING:
     from rowfall.contracts.delivery import Delivery
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.destination import Session
     from rowfall.publish.staging_tables import StagingTables
     from rowfall.schema.bad_rows.rejects import BadRows
 
@@ -319,7 +318,7 @@ def _runner(
     notes = Notes(lambda event: None)
     session = cast("Session", _Session())
     load = LoadRun(session, load_id, silent, "", ledger, INTO, "", new=True)
-    given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
+    given = ReceiverInputs(load, plan, writer, notes, Revivals(notes), queue.stopped)
     writers = (TableWriter(writer, tables, own, None, {}),)
     receiver = TableReceiver(given, claims, recovery, writers, 0, together=False)
     runner = OneAfterTheOther(

@@ -21,8 +21,8 @@ from rowfall.run.fleet import Worker
 from simulator.properties import ViolationError
 
 if TYPE_CHECKING:
-    from rowfall.contracts.load import Done, LoadRun
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.destination import LoadRun, Session
+    from rowfall.contracts.load import Done
     from rowfall.core.model import Plan
     from simulator.network import Connection
     from simulator.server import Server

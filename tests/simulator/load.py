@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rowfall.cluster.open import ClusterTarget, open_cluster
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Order
-from rowfall.contracts.destination import PreparedLoad, Receiving
+from rowfall.contracts.destination import LoadRun, PreparedLoad, ReceiverInputs, Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, LoadRun
+from rowfall.contracts.load import Done
 from rowfall.contracts.receiver import Notes, Revivals
-from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.events import Listener, RunBegan
 from rowfall.core.listing import Listing, Split
@@ -265,7 +265,7 @@ def _run_attempts(load: LoadRun, plan: Plan, prepared: PreparedLoad) -> Done:
     watch: Any = Unwatched()
     runners = []
     for writer in session.writers:
-        given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
+        given = ReceiverInputs(load, plan, writer, notes, Revivals(notes), queue.stopped)
         delivery: Any = _Delivery(writer.engine)  # type: ignore[arg-type]
         runners.append(AttemptRunner(
             given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,

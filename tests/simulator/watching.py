@@ -26,8 +26,8 @@ from rowfall.run.overwritten import Overwritten
 from rowfall.sources.base import Heard, ListedObject, ListedPage
 
 if TYPE_CHECKING:
+    from rowfall.contracts.destination import Session
     from rowfall.contracts.following import FollowObserver
-    from rowfall.contracts.session import Session
 
 REST = 2.0
 # Looks until everything has to be loaded once nothing happens any more.

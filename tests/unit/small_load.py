@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import ReceiverInputs, Session
 from rowfall.contracts.receiver import Notes, Revivals
-from rowfall.contracts.session import Session
 from rowfall.core.events import Listener, silent
 from rowfall.core.options import Options
 from rowfall.plan.planner import make_plan
@@ -38,11 +37,13 @@ def small_session(
 
 
 @contextmanager
-def small_load(folder: Path, to: str, **options: Any) -> Iterator[Receiving]:
+def small_load(folder: Path, to: str, **options: Any) -> Iterator[ReceiverInputs]:
     """Bring a load as far as its plan, and return what its receiver is made of."""
     with small_session(folder, to, **options) as session, open_load(session) as load:
         settled = session.destination.settle(load)
         facts = survey(session, settled.known, settled.table, load_id=load.id)
         plan = make_plan(facts, session.options)
         notes = Notes(silent)
-        yield Receiving(load, plan, session.writers[0], notes, Revivals(notes), threading.Event())
+        yield ReceiverInputs(
+            load, plan, session.writers[0], notes, Revivals(notes), threading.Event()
+        )

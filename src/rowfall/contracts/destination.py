@@ -1,28 +1,38 @@
-"""The protocol of destinations: one object for each kind of place where rows go.
+"""A destination, the session and the run of a load into it: what these three know of each other.
 
-A destination carries the moments of a load, in their order: its options are checked, earlier runs
-are brought to their end, what the load needs is made, attempts are published, the load is finished
-and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is.
+A destination is one object for each kind of place where rows go. It carries the moments of a load,
+in their order: its options are checked, earlier runs are brought to their end, what the load needs
+is made, attempts are published, the load is finished and compared. Nothing outside
+:mod:`rowfall.destinations` asks which kind one is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.facts import DestinationRules
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
-from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting, Transport
+from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Setting
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.sqltext import SqlText
 from rowfall.core.steering import Pressure
-from rowfall.core.tuned import Cell
 from rowfall.engines.base import Engine, ExistingTable
+from rowfall.engines.database import Database
+from rowfall.ledger import Ledger, target_key
+from rowfall.ledger.recorder import Recorder
+from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
@@ -37,21 +47,149 @@ if TYPE_CHECKING:
         Space,
         TargetFacts,
     )
-    from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+    from rowfall.contracts.load import Done, Finished, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
-    from rowfall.contracts.session import Session, Writer
     from rowfall.contracts.undo import Undo
     from rowfall.core.errors import LedgerError, RowfallError, TargetError
-    from rowfall.engines.database import Database
     from rowfall.engines.small_tables import SmallTables
-    from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
     from rowfall.sources.cursor import CursorRows
-    from rowfall.systems.clickhouse.embedded import Embedded
 
 
 @dataclass(frozen=True, slots=True)
-class Receiving:
+class Session:
+    """One load with everything that was opened for it; nothing of it is replaced meanwhile.
+
+    Attributes:
+        destination: the moments of a load into a target of this kind.
+        listing: what the source held when it was opened.
+        declared: the encoding by options and file names, None for generators; what the data says
+            besides is in :class:`rowfall.contracts.facts.LoadFacts`.
+        reader: the embedded engine that reads the source here; without a server it is the only
+            writer's engine, too.
+        writers: every engine that stores rows; the first one keeps the journal.
+        database: that holds the target table where an engine of ClickHouse does not; else None.
+        shards: the cluster that the writers are of, None where there is none.
+        began: when the user began to wait, as of ``time.monotonic``.
+        derived: the table has its name from the source.
+        scratch: the target is one of its own, in which loads are measured and nothing stays.
+    """
+
+    sources: tuple[str, ...]
+    to: str | None
+    options: Options
+    source: Source
+    target: Target
+    destination: Destination
+    listing: Listing
+    declared: Encoding | None
+    reader: Embedded
+    writers: tuple[Writer, ...]
+    ledger: Ledger | None
+    emit: Listener
+    shards: OpenCluster | None = None
+    began: float = 0.0
+    database: Database | None = None
+    derived: bool = False
+    scratch: bool = False
+
+    @property
+    def engine(self) -> Engine:
+        """Return the first writer's engine."""
+        return self.writers[0].engine
+
+    @property
+    def first_target(self) -> Target:
+        """Return the first writer's target: of a cluster, its local table."""
+        return self.writers[0].target
+
+    @property
+    def source_engine(self) -> Engine:
+        """Return the engine that is asked about the source where servers read it.
+
+        Of a cluster, the oldest of the nodes that are reached from here: such questions hold keys.
+        """
+        return self.shards.source_engine if self.shards else self.engine
+
+    @property
+    def target_key(self) -> str:
+        """Return the ledger's key of the target table."""
+        if self.target.table:
+            # Two Distributed tables over one local table are two names of the same rows.
+            return target_key(self.first_target.database, self.first_target.table)
+        return target_key(self.target.text)
+
+    @property
+    def all_rows(self) -> str:
+        """Return SQL that reads the whole target: the table, or those of all shards."""
+        shards, table = self.shards, sql.qualified(self.target.database, self.target.table)
+        if shards is None or not shards.tables.direct:
+            return table
+        return f"cluster({sql.name(shards.cluster.name)}, {table})"
+
+    @property
+    def table_text(self) -> str:
+        """Return ``database.table`` or the topic for people, "" where there is none."""
+        return ".".join(filter(None, (self.target.database, self.target.table)))
+
+    @property
+    def remote(self) -> bool:
+        """True where the source is read over the network."""
+        return self.source.remote
+
+    def for_batch(
+        self, listing: Listing, declared: Encoding | None, source: Source | None = None
+    ) -> Session:
+        """Return the session of the next load of a stream, over the same connections.
+
+        Args:
+            source: where it is read, which for tables with snapshots is a newer one.
+        """
+        return replace(self, source=source or self.source, listing=listing, declared=declared)
+
+    def heard_by(self, emit: Listener) -> Session:
+        """Return the session whose events another listener hears."""
+        return replace(self, emit=emit)
+
+    def cpu_seconds_here(self) -> float:
+        """Return the CPU seconds used so far by this process and the engine that reads here."""
+        return self.reader.cpu_seconds() + time.process_time()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """One run of one load.
+
+    Attributes:
+        emit: hears what the session's listener does; the file beside the ledger is written, too,
+            that says how far the load is.
+        begun: UTC, ISO 8601.
+        key: the ledger's key of the target, or of what this load gathers in until its end.
+        salt: see :class:`rowfall.ledger.journal.Journal`.
+        new: no run has had its id before.
+        others: ids of the other loads that this process runs, at the moment when it is asked.
+        recorder: hears what ``emit`` does, and of each statement.
+    """
+
+    session: Session
+    id: str
+    emit: Listener
+    begun: str
+    ledger: Ledger
+    key: str
+    salt: str
+    new: bool
+    others: Collection[str] = frozenset()
+    recorder: Recorder = field(default_factory=Recorder)
+
+    @property
+    def overwrites(self) -> bool:
+        """True where what is there may be loaded, or written, once more."""
+        return self.session.options.replace or self.session.options.force
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverInputs:
     """Inputs of the receiver of one writer, whatever the kind of its destination.
 
     Attributes:
@@ -80,7 +218,7 @@ class OpensReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenRequest:
     """Inputs of :meth:`Destination.open`.
 
     Attributes:
@@ -165,7 +303,7 @@ class PreparedLoad(Protocol):
     def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         """Return the delivery that brings the rows of attempts to one writer."""
 
-    def receiver(self, given: Receiving) -> Receiver:
+    def receiver(self, given: ReceiverInputs) -> Receiver:
         """Return the receiver that publishes the attempts of one writer."""
 
     def cause(self, error: RowfallError) -> RowfallError:
@@ -178,7 +316,7 @@ class PreparedLoad(Protocol):
         """
 
 
-class Destination(Protocol):
+class Destination(DestinationRules, Protocol):
     """One kind of place where rows go.
 
     Attributes:
@@ -187,11 +325,7 @@ class Destination(Protocol):
         follows: loads of a stream may come one after the other, and are remembered.
         keeps: rows that are loaded stay there.
         continues: what is loaded of a stream is not read again.
-        takes_text: rows that are read here go into it as text.
         runs_sql: statements of a user may change what it holds.
-        flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
-        makes_parts: rows become parts, which are merged. ``builds_parts``: these can be written
-            here, into a folder of the engine.
     """
 
     rows_become: str
@@ -199,11 +333,7 @@ class Destination(Protocol):
     follows: bool
     keeps: bool
     continues: bool
-    takes_text: bool
     runs_sql: bool
-    flushes: bool
-    makes_parts: bool
-    builds_parts: bool
 
     @property
     def shares_loads(self) -> bool:
@@ -216,7 +346,7 @@ class Destination(Protocol):
             UsageError: which one does not.
         """
 
-    def open(self, opening: Opening) -> Opened:
+    def open(self, request: OpenRequest) -> Opened:
         """Connect to what holds the rows, and check that it takes them.
 
         Raises:
@@ -394,46 +524,6 @@ class Destination(Protocol):
         Args:
             rows: about how many there are to load.
             sample: look at the data in any case, not only where they may not fit.
-        """
-
-    # --- decisions of a plan, without a question --------------------------------------------------
-
-    def cut(
-        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
-    ) -> tuple[Group, ...]:
-        """Put the splits of ``todo`` into attempts.
-
-        Raises:
-            UsageError: an export is to have more files than its source has pieces.
-        """
-
-    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
-        """Return the number of attempts that run at once on one writer, at most ``busy``."""
-
-    def connections(self, facts: FirstFacts, options: Options) -> int | None:
-        """Return the number of connections for sending rows; None where writers take them."""
-
-    def adapt_transport(
-        self, facts: LoadFacts, options: Options, transport: Transport
-    ) -> Transport:
-        """Return the transport, changed where the target takes rows otherwise than tables do."""
-
-    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
-        """Return a clause: what readers see while rows become visible; "" for nothing."""
-
-    def ddl(self, facts: LoadFacts) -> str:
-        """Return the statements that make the target; "" where there is nothing to make."""
-
-    def example(
-        self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
-    ) -> str:
-        """Return the statement that loads some splits, to show in the plan; "" for an INSERT."""
-
-    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
-        """Return the combinations of what can be chosen of a load, the planned one first.
-
-        Args:
-            rows: of the largest sample that they are going to be tried with.
         """
 
     # --- measuring --------------------------------------------------------------------------------

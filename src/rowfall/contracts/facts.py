@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import MARK, Listing, Split
-from rowfall.core.model import Encoding, Facts, Schema, Transport
+from rowfall.core.model import Encoding, Facts, Group, Plan, Schema, Transport
+from rowfall.core.options import Options
+from rowfall.core.tuned import Cell
 from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
-    from rowfall.contracts.destination import Destination
     from rowfall.ledger.manifest import (  # 2 ms that loads into tables save
         Manifest,
         ManifestStore,
@@ -277,7 +278,7 @@ class FirstFacts:
 
     source: Source
     target: Target
-    destination: Destination
+    destination: DestinationRules
     listing: Listing
     encoding: Encoding | None
     schema: Schema
@@ -392,3 +393,57 @@ class LoadFacts(FirstFacts):
         if self.reach is None or transport.reads_here:
             return self.source
         return self.reach.source
+
+
+class DestinationRules(Protocol):
+    """What a plan takes from the kind of its destination: nothing of it asks or opens anything.
+
+    Attributes:
+        takes_text: rows that are read here go into it as text.
+        flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
+        makes_parts: rows become parts, which are merged. ``builds_parts``: these can be written
+            here, into a folder of the engine.
+    """
+
+    takes_text: bool
+    flushes: bool
+    makes_parts: bool
+    builds_parts: bool
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        """Put the splits of ``todo`` into attempts.
+
+        Raises:
+            UsageError: an export is to have more files than its source has pieces.
+        """
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        """Return the number of attempts that run at once on one writer, at most ``busy``."""
+
+    def connections(self, facts: FirstFacts, options: Options) -> int | None:
+        """Return the number of connections for sending rows; None where writers take them."""
+
+    def adapt_transport(
+        self, facts: LoadFacts, options: Options, transport: Transport
+    ) -> Transport:
+        """Return the transport, changed where the target takes rows otherwise than tables do."""
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        """Return a clause: what readers see while rows become visible; "" for nothing."""
+
+    def ddl(self, facts: LoadFacts) -> str:
+        """Return the statements that make the target; "" where there is nothing to make."""
+
+    def example(
+        self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
+    ) -> str:
+        """Return the statement that loads some splits, to show in the plan; "" for an INSERT."""
+
+    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
+        """Return the combinations of what can be chosen of a load, the planned one first.
+
+        Args:
+            rows: of the largest sample that they are going to be tried with.
+        """

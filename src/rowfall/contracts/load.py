@@ -1,53 +1,16 @@
-"""One run of a load, and what each of its moments returns."""
+"""What each moment of a run of a load returns, and the figures of its attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import Self
 
 from rowfall.contracts.receiver import Staged
-from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.events import Listener
 from rowfall.core.model import HelperSeconds, Setting
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.steering import SteeringStep
-from rowfall.ledger import Ledger
-from rowfall.ledger.recorder import Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRun:
-    """One run of one load.
-
-    Attributes:
-        emit: hears what the session's listener does; the file beside the ledger is written, too,
-            that says how far the load is.
-        begun: UTC, ISO 8601.
-        key: the ledger's key of the target, or of what this load gathers in until its end.
-        salt: see :class:`rowfall.ledger.journal.Journal`.
-        new: no run has had its id before.
-        others: ids of the other loads that this process runs, at the moment when it is asked.
-        recorder: hears what ``emit`` does, and of each statement.
-    """
-
-    session: Session
-    id: str
-    emit: Listener
-    begun: str
-    ledger: Ledger
-    key: str
-    salt: str
-    new: bool
-    others: Collection[str] = frozenset()
-    recorder: Recorder = field(default_factory=Recorder)
-
-    @property
-    def overwrites(self) -> bool:
-        """True where what is there may be loaded, or written, once more."""
-        return self.session.options.replace or self.session.options.force
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class StagedAttempt:
     """An attempt whose rows are in staging.
 
     Attributes:
@@ -131,7 +131,7 @@ class Receiver(Protocol):
     def stage(self, staging: str, lane: int) -> None:
         """Make an attempt's staging tables."""
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Count what was staged and compare it with what was read.
 
         Raises:
@@ -145,20 +145,20 @@ class Receiver(Protocol):
             TargetError: the target is not the table any more that the load began with.
         """
 
-    def sync(self, delivered: Delivered) -> None:
+    def sync(self, delivered: StagedAttempt) -> None:
         """Flush to disk what the steps before have written; nothing with ``--no-sync``."""
 
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+    def commit(self, delivered: StagedAttempt, counted: Counted) -> bool:
         """Record that the rows can only be published from now on.
 
         Returns:
             False when the lease has run out before: nothing of the attempt may be published.
         """
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Make all rows of a committed attempt visible. Returns the bytes of files written."""
 
-    def record(self, delivered: Delivered) -> None:
+    def record(self, delivered: StagedAttempt) -> None:
         """Record that all rows are visible and the splits are loaded."""
 
     def discard(self, staging: str) -> None:

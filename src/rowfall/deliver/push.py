@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Order
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Choice, Outcome, Plan, Schema, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.destination import LoadRun, Opened, OpenRequest
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-from rowfall.contracts.session import Writer
+from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.core.errors import UsageError
 from rowfall.core.machine import free_memory, usable_cores
 from rowfall.core.model import SEND, Choice, Facts, Group, Plan, Transport
@@ -52,7 +52,7 @@ class StreamedRows(Nothing):
 
     visible_when = "each batch of rows as soon as it is read"
 
-    def open(self, opening: Opening) -> Opened:
+    def open(self, request: OpenRequest) -> Opened:
         """Open an engine that starts only where something needs it, which text and JSON do not.
 
         Raises:
@@ -63,13 +63,13 @@ class StreamedRows(Nothing):
                 f"rowfall.read needs {PROGRAM}, which is not installed",
                 hint="Install it: pip install rowfall-decode (Linux).",
             )
-        if opening.reader is None:
+        if request.reader is None:
             return Opened()
-        options = opening.options
+        options = request.options
         memory = parse_size(options.memory) if options.memory else free_memory() // 2
         # A DateTime without a zone is what a clock shows: in no zone, and never another time.
         facts = Facts(_VERSION, options.threads or usable_cores(), memory, timezone="UTC")
-        reader = opening.reader(late=True)
+        reader = request.reader(late=True)
         reader.assume(facts)
         return Opened(reader=reader)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.contracts.destination import Gauge, Opened, Opening, Query
+from rowfall.contracts.destination import Gauge, Opened, OpenRequest, Query
 from rowfall.contracts.undo import Undo
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
@@ -22,7 +22,9 @@ from rowfall.targets.base import Target
 
 # Imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
+    from rowfall.cluster.writer import Writer
     from rowfall.contracts.delivery import Delivery
+    from rowfall.contracts.destination import LoadRun, Session
     from rowfall.contracts.facts import (
         ExportState,
         FirstFacts,
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
         Space,
         TargetFacts,
     )
-    from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-    from rowfall.contracts.session import Session, Writer
+    from rowfall.contracts.load import Done, Finished, Settled
     from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
@@ -85,7 +86,7 @@ class BaseDestination:
     def check(self, target: Target, options: Options) -> None:
         check_options(target, options, self.offers)
 
-    def open(self, opening: Opening) -> Opened:
+    def open(self, request: OpenRequest) -> Opened:
         return Opened()
 
     def refusal(self, session: Session) -> TargetError | None:

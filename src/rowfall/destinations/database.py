@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
-from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.destination import Opened, OpenRequest, Session
 from rowfall.contracts.facts import Reach, TargetFacts
-from rowfall.contracts.session import Session
 from rowfall.contracts.undo import Undo
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Note
@@ -87,13 +86,13 @@ class RecordedDatabase(BaseDestination):
 
     offers = frozenset({DATABASE})
 
-    def open(self, opening: Opening) -> Opened:
+    def open(self, request: OpenRequest) -> Opened:
         """Connect; the engine of this machine starts when something asks it."""
-        late = opening.options.decoder != "never" and not opening.options.set
-        reader = opening.reader(late=late) if opening.reader is not None else None
-        database = open_database(opening.target, opening.options)
-        opening.stack.callback(database.close)
-        database.check(dry=opening.dry)
+        late = request.options.decoder != "never" and not request.options.set
+        reader = request.reader(late=late) if request.reader is not None else None
+        database = open_database(request.target, request.options)
+        request.stack.callback(database.close)
+        database.check(dry=request.dry)
         return Opened(database=database, reader=reader)
 
     def refusal(self, session: Session) -> TargetError | None:

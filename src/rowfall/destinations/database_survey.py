@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import DatabaseFacts, NetworkLink, Reach, TargetFacts
-from rowfall.contracts.session import Session
 from rowfall.core import charsets
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, without_salt

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import LoadRun, ReceiverInputs, Session
 from rowfall.contracts.facts import ExportState, LoadFacts
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.contracts.receiver import Notes
-from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
@@ -42,7 +41,7 @@ class PreparedExport(BasePrepared):
         super().__init__(load)
         self._receiver, self._record = receiver, record
 
-    def receiver(self, given: Receiving) -> ObjectReceiver:
+    def receiver(self, given: ReceiverInputs) -> ObjectReceiver:
         return self._receiver(given, self._record)
 
     def finish(self, plan: Plan, done: Done) -> Finished:

@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Query, Receiving
+from rowfall.contracts.destination import LoadRun, Query, ReceiverInputs, Session
 from rowfall.contracts.facts import LoadFacts, Reach
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.contracts.receiver import Notes
-from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split, without_salt
@@ -62,7 +62,7 @@ class PreparedCommit(BasePrepared):
         layout = self._table.layout()
         return open_writing(self._load.session, facts, plan, writer, target, layout)
 
-    def receiver(self, given: Receiving) -> CommitReceiver:
+    def receiver(self, given: ReceiverInputs) -> CommitReceiver:
         return CommitReceiver(given, self._table)
 
     def finish(self, plan: Plan, done: Done) -> Finished:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core import units
 from rowfall.core.events import Note
 from rowfall.core.model import Plan

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import LoadRun, ReceiverInputs
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import LoadRun, Settled
+from rowfall.contracts.load import Settled
 from rowfall.core.model import Plan
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits
@@ -14,7 +14,7 @@ from rowfall.publish.files import NothingReceiver, end_open_files
 class PreparedNothing(BasePrepared):
     """A load of which nothing is kept."""
 
-    def receiver(self, given: Receiving) -> NothingReceiver:
+    def receiver(self, given: ReceiverInputs) -> NothingReceiver:
         return NothingReceiver(given)
 
 

@@ -6,7 +6,7 @@ in the database: only the ledger of the machine that has loaded the rows knows m
 
 from __future__ import annotations
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, UsageError

@@ -11,8 +11,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.load import Amounts, Counts, Done, Tries
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.events import Note
@@ -33,7 +33,7 @@ from rowfall.systems.mysql.pipelines import (
 )
 
 if TYPE_CHECKING:
-    from rowfall.contracts.load import LoadRun
+    from rowfall.contracts.destination import LoadRun
 
 
 def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.options import ADOPT, ALL, LOAD, NONE, command_line

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Query, Receiving
+from rowfall.contracts.destination import LoadRun, Query, ReceiverInputs, Session
 from rowfall.contracts.facts import FirstFacts, LoadFacts, TargetFacts
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.contracts.receiver import Notes
-from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError, SourceError, UsageError
 from rowfall.core.events import Listener
@@ -94,7 +94,7 @@ class PreparedTransactions(BasePrepared):
         target = table_of(writer.target)
         return open_sending(self._load.session, facts, plan, writer, target, self._database)
 
-    def receiver(self, given: Receiving) -> TransactionReceiver:
+    def receiver(self, given: ReceiverInputs) -> TransactionReceiver:
         return TransactionReceiver(given, self._database, self._leases)
 
     def finish(self, plan: Plan, done: Done) -> Finished:

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import field, replace
 from typing import Any
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError, VerifyError

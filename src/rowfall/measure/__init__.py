@@ -2,5 +2,6 @@
 of published articles, measured as processes.
 
 Loads themselves belong to run.
-Imports run, destinations, plan, contracts, ledger, schema, systems, sources, targets, lab, core.
+Imports run, destinations, plan, contracts, cluster, ledger, schema, systems, sources, targets, lab,
+core.
 """

@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rowfall.contracts.session import Session, Writer
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import Session
 from rowfall.core import formats, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, UsageError

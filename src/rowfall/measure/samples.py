@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, SourceError, UsageError, headline
 from rowfall.core.events import Listener, Note, silent

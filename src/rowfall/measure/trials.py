@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.events import silent

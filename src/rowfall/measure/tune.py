@@ -15,8 +15,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError, UsageError, headline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note

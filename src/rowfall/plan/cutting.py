@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import FirstFacts, LoadFacts, PossibleRanges
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Plan, Statement
 from rowfall.core.sqltext import SqlText

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note

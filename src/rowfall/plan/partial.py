@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding, Schema

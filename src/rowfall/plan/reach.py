@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import Reach
-from rowfall.contracts.session import Session
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import FirstFacts, LoadFacts, Space
-from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Encoding, Forecast, Schema, Statement

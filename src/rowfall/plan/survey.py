@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import (
     FirstFacts,
     LoadFacts,
@@ -18,7 +20,6 @@ from rowfall.contracts.facts import (
     Space,
     WriterFacts,
 )
-from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units, uri
 from rowfall.core.errors import (
     DataError,

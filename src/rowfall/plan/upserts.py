@@ -6,8 +6,8 @@ table; parts that hold a loaded key are written once more. The copy and the tabl
 
 from __future__ import annotations
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts, StoredRows
-from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options

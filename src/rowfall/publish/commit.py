@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import Counted, CountError, Delivered, Notes
+from rowfall.contracts.destination import ReceiverInputs
+from rowfall.contracts.receiver import Counted, CountError, Notes, StagedAttempt
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.events import Listener, Note
@@ -33,7 +33,7 @@ class CommitReceiver(BaseReceiver):
     A store has no merges, and a file that has its place is on disk.
     """
 
-    def __init__(self, given: Receiving, table: FileTable) -> None:
+    def __init__(self, given: ReceiverInputs, table: FileTable) -> None:
         super().__init__(given)
         self._table = table
         self._files: dict[str, list[NewFile]] = {}
@@ -52,7 +52,7 @@ class CommitReceiver(BaseReceiver):
                 "tables that are not on this machine.",
             ) from None
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Count the rows of the files.
 
         Raises:
@@ -67,14 +67,14 @@ class CommitReceiver(BaseReceiver):
         self._files[delivered.attempt] = files
         return Counted(rows, len(files), sum(one.size for one in files), checked=True)
 
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+    def commit(self, delivered: StagedAttempt, counted: Counted) -> bool:
         """Record the names of the files, so that they can be removed after a crash."""
         moves = [StagedPartition("", "", one.name, one.local, one.rows, 0, one.size)
                  for one in self._files[delivered.attempt]]  # fmt: skip
         self._given.load.ledger.attempt_committed(delivered.attempt, counted.rows, moves)
         return True
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Bring the files to their places. Returns their bytes."""
         return self._table.add(Path(delivered.staging), self._files.pop(delivered.attempt))
 

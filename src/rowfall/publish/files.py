@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import Counted, CountError, Delivered
+from rowfall.contracts.destination import ReceiverInputs
+from rowfall.contracts.receiver import Counted, CountError, StagedAttempt
 from rowfall.core import disk
 from rowfall.core.errors import TargetError
 from rowfall.ledger import Ledger
@@ -23,14 +23,14 @@ from rowfall.publish.receiver import BaseReceiver
 class NothingReceiver(BaseReceiver):
     """Counts rows of which nothing is kept."""
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Return the rows of the INSERT; there is nothing to compare them with."""
         outcome = delivered.outcome
         if self._given.plan.schema.filters or delivered.skips_bad_rows:
             return Counted(outcome.rows_written, checked=True)
         return Counted(outcome.rows_written or outcome.rows_read, checked=True)
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Do nothing: nothing becomes visible."""
         return 0
 
@@ -47,7 +47,7 @@ class ObjectReceiver(NothingReceiver):
 
     output_files = True
 
-    def __init__(self, given: Receiving, export: ExportRecord | None) -> None:
+    def __init__(self, given: ReceiverInputs, export: ExportRecord | None) -> None:
         super().__init__(given)
         self._export = export
         self._open: set[str] = set()  # what attempts write that have not ended
@@ -64,7 +64,7 @@ class ObjectReceiver(NothingReceiver):
         """Note what the INSERT is about to make."""
         self._open.add(staging)
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Compare the rows that the INSERT has written with those that it has read.
 
         Raises:
@@ -85,7 +85,7 @@ class ObjectReceiver(NothingReceiver):
             )
         return Counted(written, checked=True)
 
-    def record(self, delivered: Delivered) -> None:
+    def record(self, delivered: StagedAttempt) -> None:
         """Record it in the manifest first: the ledger of an export decides nothing."""
         if self._export is not None:
             rows = delivered.outcome.rows_written
@@ -99,7 +99,7 @@ class ObjectReceiver(NothingReceiver):
             self._export.take_back(staging)
         self._open.discard(staging)
 
-    def _final(self, delivered: Delivered) -> Path:
+    def _final(self, delivered: StagedAttempt) -> Path:
         target = self._given.writer.target
         return Path(target.staging_name("", delivered.number, self._given.plan.encoding))
 
@@ -122,7 +122,7 @@ class FileReceiver(ObjectReceiver):
     def settings(self, staging: str) -> Mapping[str, int]:
         return {}
 
-    def sync(self, delivered: Delivered) -> None:
+    def sync(self, delivered: StagedAttempt) -> None:
         """Flush the file, while it has its other name, and the names in its folder."""
         if self._given.load.session.options.no_sync:
             return
@@ -137,7 +137,7 @@ class FileReceiver(ObjectReceiver):
                 hint="Check the disk, then run the same command again.",
             ) from None
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Rename a finished file. Returns its bytes."""
         staged = Path(delivered.staging)
         if not staged.exists():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import Counted, Delivered, EndsAttempts
+from rowfall.contracts.destination import ReceiverInputs
+from rowfall.contracts.receiver import Counted, EndsAttempts, StagedAttempt
 from rowfall.ledger.leases import Leases, NoLeases
 
 
@@ -24,7 +24,10 @@ class BaseReceiver:
     watched: tuple[str, Sequence[str]] | None = None
 
     def __init__(
-        self, given: Receiving, leases: Leases | None = None, recovery: EndsAttempts | None = None
+        self,
+        given: ReceiverInputs,
+        leases: Leases | None = None,
+        recovery: EndsAttempts | None = None,
     ) -> None:
         self._given = given
         self.leases, self.recovery = leases or NoLeases(), recovery
@@ -44,13 +47,13 @@ class BaseReceiver:
     def wait_for_room(self, counted: Counted) -> None:
         """Do nothing: there are no merges."""
 
-    def sync(self, delivered: Delivered) -> None:
+    def sync(self, delivered: StagedAttempt) -> None:
         """Do nothing: what is stored is on disk, as far as that can be said from here."""
 
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+    def commit(self, delivered: StagedAttempt, counted: Counted) -> bool:
         """Record in the ledger that the rows are going to be visible."""
         self._given.load.ledger.attempt_committed(delivered.attempt, counted.rows, ())
         return True
 
-    def record(self, delivered: Delivered) -> None:
+    def record(self, delivered: StagedAttempt) -> None:
         self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note

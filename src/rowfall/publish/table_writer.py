@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowfall.contracts.session import Writer
+from rowfall.cluster.writer import Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.merges import Merges

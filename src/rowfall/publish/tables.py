@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import Counted, CountError, Delivered, Staged, first_line
+from rowfall.contracts.destination import ReceiverInputs
+from rowfall.contracts.receiver import Counted, CountError, Staged, StagedAttempt, first_line
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
@@ -45,7 +45,7 @@ class CommittedParts:
         leases: among which the attempts have committed; ``recovery`` ends those of dead processes.
     """
 
-    given: Receiving
+    given: ReceiverInputs
     leases: Leases
     recovery: Recovery | None
 
@@ -125,7 +125,7 @@ class TableReceiver(BaseReceiver):
     in_background = True
 
     def __init__(
-        self, given: Receiving, leases: Leases, recovery: Recovery | None,
+        self, given: ReceiverInputs, leases: Leases, recovery: Recovery | None,
         writers: Sequence[TableWriter], own: int, *, together: bool,
     ) -> None:  # fmt: skip
         super().__init__(given, leases, recovery)
@@ -195,7 +195,7 @@ class TableReceiver(BaseReceiver):
 
     # --- counting -----------------------------------------------------------------------------
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         self.leases.counting(delivered.attempt)
         on_all(partial(self._follow, delivered.staging), range(len(self._writers)))
         shares = on_all(partial(self._share, delivered), range(len(self._writers)))
@@ -247,7 +247,7 @@ class TableReceiver(BaseReceiver):
         own = self._number
         return {t.projected(rows, staging) for t in (self._staged[staging][own], self._tables[own])}
 
-    def _share(self, delivered: Delivered, number: int) -> Staged:
+    def _share(self, delivered: StagedAttempt, number: int) -> Staged:
         """Count what one writer has got."""
         at, tables = self._writers[number], self._tables[number]
         pairs, fixed = tables.pairs(delivered.staging), tables.fixed(delivered.staging)
@@ -268,7 +268,7 @@ class TableReceiver(BaseReceiver):
         """Return the findings of one replica of each shard."""
         return [found[at] for at in dict.fromkeys(self._first)]
 
-    def _checksum(self, delivered: Delivered) -> tuple[int, int]:
+    def _checksum(self, delivered: StagedAttempt) -> tuple[int, int]:
         columns = self._given.plan.schema.columns
 
         def one(at: TableWriter) -> tuple[int, int]:
@@ -280,7 +280,7 @@ class TableReceiver(BaseReceiver):
         found = self._once(on_all(one, self._writers))
         return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
 
-    def _check_alone(self, delivered: Delivered, shares: Sequence[Staged]) -> bool:
+    def _check_alone(self, delivered: StagedAttempt, shares: Sequence[Staged]) -> bool:
         """Compare the rows of one writer with those that were read.
 
         Returns:
@@ -316,7 +316,7 @@ class TableReceiver(BaseReceiver):
             )
         return True
 
-    def _check_together(self, delivered: Delivered, shares: Sequence[Staged]) -> bool:
+    def _check_together(self, delivered: StagedAttempt, shares: Sequence[Staged]) -> bool:
         """Compare the rows of all writers with those that were read, see :meth:`_check_alone`."""
         for at, first in enumerate(self._first):
             one, other = shares[first].rows, shares[at].rows
@@ -344,7 +344,9 @@ class TableReceiver(BaseReceiver):
             )
         return True
 
-    def _counted_along(self, delivered: Delivered, projected: Collection[int]) -> frozenset[int]:
+    def _counted_along(
+        self, delivered: StagedAttempt, projected: Collection[int]
+    ) -> frozenset[int]:
         """Return the possible numbers of rows that an attempt has read besides those of its files.
 
         Servers before 25.1 skip objects that are missing; there the statement counts the objects
@@ -366,13 +368,13 @@ class TableReceiver(BaseReceiver):
             if share.fullest > 1:  # one part, or none, leaves room for any
                 at.wait_for_room(share.moves, share.parts)
 
-    def sync(self, delivered: Delivered) -> None:
+    def sync(self, delivered: StagedAttempt) -> None:
         for why in on_all(lambda at: at.writer.engine.sync(), self._writers):
             text = f"{why}: a power cut there may take rows that count as loaded"
             if why and text not in self._given.notes.texts:
                 self._given.notes.add("warning", text)
 
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+    def commit(self, delivered: StagedAttempt, counted: Counted) -> bool:
         for at in self._writers:
             at.writer.engine.check_alone()
         for at, share in zip(self._writers, counted.shares, strict=True):
@@ -404,7 +406,7 @@ class TableReceiver(BaseReceiver):
         )  # fmt: skip
         return True
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         def one(pair: tuple[TableWriter, Staged]) -> Sequence[StagedPartition]:
             return self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
 
@@ -412,7 +414,7 @@ class TableReceiver(BaseReceiver):
         self._attached[delivered.attempt] = attached
         return 0
 
-    def record(self, delivered: Delivered) -> None:
+    def record(self, delivered: StagedAttempt) -> None:
         for at, moves in zip(self._writers, self._attached.pop(delivered.attempt), strict=True):
             self._committed.check(delivered.attempt, moves, at)
         self.leases.loaded(delivered.attempt)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowfall.contracts.session import Session, Writer
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid

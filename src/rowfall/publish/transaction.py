@@ -11,8 +11,8 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import Counted, Delivered
+from rowfall.contracts.destination import ReceiverInputs
+from rowfall.contracts.receiver import Counted, StagedAttempt
 from rowfall.core import retry, units
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
@@ -147,7 +147,7 @@ class TransactionReceiver(BaseReceiver):
     as far as the database's settings say so.
     """
 
-    def __init__(self, given: Receiving, database: Database, leases: Leases) -> None:
+    def __init__(self, given: ReceiverInputs, database: Database, leases: Leases) -> None:
         super().__init__(given, leases)
         self._database = database
         self.skips_refused_rows = database.marks
@@ -155,7 +155,7 @@ class TransactionReceiver(BaseReceiver):
     def hint(self, text: str) -> str:
         return hint_of_database(text)
 
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+    def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Return the rows that have arrived, and finish what is left before the commit.
 
         Whoever has sent them has compared their number with those that were read.
@@ -168,7 +168,7 @@ class TransactionReceiver(BaseReceiver):
             self._given.notes.add("info", f"{text}: --on-conflict {wish}")
         return Counted(rows, checked=True)
 
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
+    def publish(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Commit; where the answer is lost, ask how it has ended.
 
         Raises:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceError, TargetError

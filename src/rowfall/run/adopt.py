@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.listing import Split, without_salt
 from rowfall.core.results import Adopted, Report

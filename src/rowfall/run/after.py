@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 
-from rowfall.contracts.load import Done, Finished, LoadRun
+from rowfall.contracts.destination import LoadRun, Session
+from rowfall.contracts.load import Done, Finished
 from rowfall.contracts.receiver import first_line
-from rowfall.contracts.session import Session
 from rowfall.core import units, uri
 from rowfall.core.after import MOVE, TAG, After, after_of
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError

@@ -16,16 +16,16 @@ from contextlib import ExitStack
 from dataclasses import field, replace
 
 from rowfall.contracts.delivery import Delivery, Order
-from rowfall.contracts.destination import Gauge, PreparedLoad, Receiving
+from rowfall.contracts.destination import Gauge, LoadRun, PreparedLoad, ReceiverInputs
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Amounts, Counts, Done, LoadRun, Tries
+from rowfall.contracts.load import Amounts, Counts, Done, Tries
 from rowfall.contracts.receiver import (
     Counted,
     CountError,
-    Delivered,
     Notes,
     Receiver,
     Revivals,
+    StagedAttempt,
     first_line,
 )
 from rowfall.core import retry, units
@@ -135,7 +135,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     runners = []
     deliveries = [prepared.delivery(facts, plan, writer) for writer in writers]
     for writer, delivery in zip(writers, deliveries, strict=True):
-        given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
+        given = ReceiverInputs(load, plan, writer, notes, Revivals(notes), queue.stopped)
         runners.append(AttemptRunner(
             given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,
             emit=progress.part(writer.number),
@@ -257,10 +257,10 @@ class _Attempt:
         ends = [*(at for _, at in self.marks[1:]), time.monotonic()]
         return tuple((name, end - at) for (name, at), end in zip(self.marks, ends, strict=True))
 
-    def delivered(self, outcome: Outcome) -> Delivered:
+    def delivered(self, outcome: Outcome) -> StagedAttempt:
         """Return the attempt as receivers know it."""
         work = self.work
-        return Delivered(
+        return StagedAttempt(
             self.id, self.staging, work.number, work.splits, work.rows, outcome, work.skips_bad_rows
         )
 
@@ -276,7 +276,7 @@ class AttemptRunner:
     """
 
     def __init__(
-        self, given: Receiving, receiver: Receiver, *, delivery: Delivery, bad_rows: BadRows,
+        self, given: ReceiverInputs, receiver: Receiver, *, delivery: Delivery, bad_rows: BadRows,
         queue: WorkQueue, emit: Listener,
     ) -> None:  # fmt: skip
         load = given.load
@@ -461,7 +461,7 @@ class AttemptRunner:
             with self._guard:
                 self._running.discard(attempt.id)
 
-    def _counted(self, work: Work, delivered: Delivered) -> Counted:
+    def _counted(self, work: Work, delivered: StagedAttempt) -> Counted:
         """Count what is staged of an attempt.
 
         Raises:
@@ -476,7 +476,7 @@ class AttemptRunner:
         return counted
 
     def _keep(
-        self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int
+        self, attempt: _Attempt, delivered: StagedAttempt, counted: Counted, rejected: int
     ) -> None:
         """Keep the rows of an attempt as a piece of their output, which the last one completes."""
         outcome, work = delivered.outcome, attempt.work
@@ -530,7 +530,7 @@ class AttemptRunner:
         if found is not None:
             raise found
 
-    def _reject(self, delivered: Delivered, counted: Counted) -> int:
+    def _reject(self, delivered: StagedAttempt, counted: Counted) -> int:
         """Write the bad rows that were left out into the rejects file; return how many."""
         refused, skips = delivered.outcome.refused, delivered.skips_bad_rows
         if not (skips or refused) or not counted.checked:
@@ -538,7 +538,7 @@ class AttemptRunner:
         return self._bad_rows.reject(delivered.splits, counted.rows, refused, skips=skips)
 
     def _count(
-        self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int,
+        self, attempt: _Attempt, delivered: StagedAttempt, counted: Counted, rejected: int,
         written: int, times: tuple[float, float],
     ) -> None:  # fmt: skip
         """Count and report a published attempt.
@@ -1034,7 +1034,7 @@ class AttemptRunner:
             self._writer.engine.abandon()
 
 
-def _gauge(given: Receiving) -> Gauge | None:
+def _gauge(given: ReceiverInputs) -> Gauge | None:
     """Return what tells how full the server is; None where a load is to stay as planned."""
     session = given.load.session
     if session.options.no_adapt or session.scratch:

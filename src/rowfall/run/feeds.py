@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import FollowControl, Lag
-from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core import units, uri
 from rowfall.core.errors import EngineError, RowfallError, SourceError, UsageError, headline
 from rowfall.core.events import AttemptPublished, Doing, Event, Note, Progressed, RunBegan

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import AfterFailure, FollowControl, FollowObserver, Lag
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.after import NOTHING
 from rowfall.core.errors import (

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import FollowControl
-from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
 from rowfall.run.feeds import Batch

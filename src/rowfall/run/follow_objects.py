@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import FollowControl, FollowObserver, Lag
-from rowfall.contracts.session import Session
 from rowfall.core.after import NOTHING
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, split_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import FollowControl, Lag
-from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
-from rowfall.contracts.destination import PreparedLoad
+from rowfall.contracts.destination import LoadRun, PreparedLoad, Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, LoadRun, Settled
-from rowfall.contracts.session import Session
+from rowfall.contracts.load import Done, Settled
 from rowfall.core import formats, units
 from rowfall.core.after import NOTHING
 from rowfall.core.errors import (

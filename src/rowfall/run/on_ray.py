@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Listener, Note

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core import uri
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event

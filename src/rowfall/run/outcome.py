@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Counts, Done, Finished, LoadRun
-from rowfall.contracts.session import Session, Writer
+from rowfall.contracts.load import Counts, Done, Finished
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.load_record import LoadRecord, PartSizes

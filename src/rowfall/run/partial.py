@@ -7,9 +7,8 @@ the others would store these once more, so it asks before it reads anything.
 
 from __future__ import annotations
 
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import MARK, Split, partial_mark, range_of, split_id

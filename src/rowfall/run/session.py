@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from rowfall.contracts.destination import Opening
+from rowfall.contracts.destination import OpenRequest
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import NoSpaceError, UsageError
 from rowfall.core.events import Listener, Note
@@ -46,7 +46,7 @@ from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
 
 if TYPE_CHECKING:
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.destination import Session
     from rowfall.sources.base import Source
     from rowfall.targets.base import Target
 
@@ -195,7 +195,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
             if options.set:
                 _check_setting_names(engine, options)
 
-        opened = destination.open(Opening(
+        opened = destination.open(OpenRequest(
             target, options, emit, stack, dry, check_names,
             # The descriptor of stdin, which the engine inherits, is made when it is listed.
             open_reader if source.replayable else None, scratch is not None,
@@ -214,7 +214,8 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         if reader is None:
             reader = open_reader(served=served)
         # 50 ms, in which the engine of this machine opens the folder.
-        from rowfall.contracts.session import Session, Writer
+        from rowfall.cluster.writer import Writer
+        from rowfall.contracts.destination import Session
         from rowfall.ledger import Ledger
 
         ledger = None

@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.following import AfterFailure, FollowControl, Lag
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core.listing import Listing, overlap
 from rowfall.core.options import Options
 from rowfall.destinations.clickhouse.server import ServerTables

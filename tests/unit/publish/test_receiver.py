@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from rowfall.contracts.destination import Destination
-from rowfall.contracts.receiver import CountError, Delivered, Notes, Revivals
+from rowfall.contracts.receiver import CountError, Notes, Revivals, StagedAttempt
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError
 from rowfall.core.events import silent
 from rowfall.core.model import Outcome, Statement
@@ -38,8 +38,10 @@ class Mortal:
         return cast("Engine", self)
 
 
-def delivered(staging: Path) -> Delivered:
-    return Delivered("a_1", str(staging), 3, (), None, Outcome(rows_read=2, rows_written=2), False)
+def delivered(staging: Path) -> StagedAttempt:
+    return StagedAttempt(
+        "a_1", str(staging), 3, (), None, Outcome(rows_read=2, rows_written=2), False
+    )
 
 
 TARGETS = {

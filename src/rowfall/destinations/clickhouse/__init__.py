@@ -24,7 +24,8 @@ from rowfall.targets.base import Target
 
 # What follows is imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
-    from rowfall.contracts.destination import Gauge
+    from rowfall.cluster.writer import Writer
+    from rowfall.contracts.destination import Gauge, LoadRun, Session
     from rowfall.contracts.facts import (
         FirstFacts,
         LoadFacts,
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
         Space,
         TargetFacts,
     )
-    from rowfall.contracts.load import Done, LoadRun, Settled
-    from rowfall.contracts.session import Session, Writer
+    from rowfall.contracts.load import Done, Settled
     from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.engines.small_tables import SmallTables

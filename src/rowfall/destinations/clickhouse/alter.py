@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError, headline
 from rowfall.core.model import ColumnChange, Statement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.events import Note
@@ -65,9 +65,9 @@ def resolve(
     answers = LedgerDoubts if record_of(session).alone else JournalDoubts
     doubts: Doubts = answers(session, ledger, load_id, found)
     {
-        LedgerConflict.RESTORED_BACKUP: doubts.set_back,
+        LedgerConflict.RESTORED_BACKUP: doubts.restored_backup,
         LedgerConflict.OTHER_TABLE: doubts.other_table,
-        LedgerConflict.COPIED_TABLE: doubts.came_along,
+        LedgerConflict.COPIED_TABLE: doubts.copied_table,
         LedgerConflict.RENAMED: doubts.renamed,
         LedgerConflict.EMPTIED: doubts.emptied,
     }[found.doubt](answer)
@@ -112,7 +112,7 @@ class Doubts(ABC):
         self._journal = Journal(session.engine, database, found.uuid, load_id)
         self._before = Journal(session.engine, database, found.before, load_id)
 
-    def set_back(self, answer: str) -> None:
+    def restored_backup(self, answer: str) -> None:
         """Answer where the ledger remembers more of this table than the journal."""
         self._journal.create()
         if answer == ALL:
@@ -128,7 +128,7 @@ class Doubts(ABC):
     def other_table(self, answer: str) -> None:
         """Answer where the ledger remembers another table, and this one holds rows."""
 
-    def came_along(self, answer: str) -> None:
+    def copied_table(self, answer: str) -> None:
         """Answer where the journal remembers another table, and this one holds rows."""
         if answer != NONE:
             if self._found.key == self._key:

@@ -8,7 +8,7 @@ or replaced gets new ones. They only tell when the log need not be read.
 from __future__ import annotations
 
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import MARK

@@ -6,10 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.load import Done, Finished, LoadRun
+from rowfall.contracts.destination import LoadRun, ReceiverInputs, Session
+from rowfall.contracts.load import Done, Finished
 from rowfall.contracts.receiver import Notes, Revivals, first_line
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Note
@@ -91,7 +90,7 @@ def _show_gathered(prepared: LoadTables, shadow: Shadow, plan: Plan, notes: Note
             prepared.whole_recovery,
         ).run(attempt, splits)  # fmt: skip
         return
-    given = Receiving(load, plan, at.writer, notes, Revivals(notes), threading.Event())
+    given = ReceiverInputs(load, plan, at.writer, notes, Revivals(notes), threading.Event())
     committed = CommittedParts(given, prepared.whole, prepared.whole_recovery)
     staged = shadow.publish(attempt, at, committed)
     at.wait_for_room(staged.moves, staged.parts)

@@ -13,7 +13,7 @@ from rowfall.destinations.options_check import TABLES, check_options
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.destination import Session
     from rowfall.destinations.clickhouse.clean import OpenedTables
 
 

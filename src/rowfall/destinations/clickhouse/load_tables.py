@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 
-from rowfall.contracts.destination import Receiving
-from rowfall.contracts.load import LoadRun, Settled
+from rowfall.contracts.destination import LoadRun, ReceiverInputs
+from rowfall.contracts.load import Settled
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.ledger.journal import Journal
@@ -52,7 +52,7 @@ class LoadTables:
                     stack.enter_context(leases)
             yield
 
-    def receiver(self, given: Receiving) -> TableReceiver:
+    def receiver(self, given: ReceiverInputs) -> TableReceiver:
         """Return the receiver that stages attempts on one writer, or on all of them together."""
         own, writers = given.writer.number, self.writers
         if not self.together:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.contracts.facts import FilledTable
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, UsageError
 from rowfall.core.events import Listener

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.destination import Opened, Opening
-from rowfall.contracts.session import Session, Writer
+from rowfall.cluster.writer import Writer
+from rowfall.contracts.destination import Opened, OpenRequest, Session
 from rowfall.core.errors import TargetError
 from rowfall.core.events import Listener
 from rowfall.core.options import ADD, Options
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 8
 
 
-def open_servers(opening: Opening, at: ServerAt) -> Opened:
+def open_servers(request: OpenRequest, at: ServerAt) -> Opened:
     """Connect to a server, and to all shards of its cluster where the target is one.
 
     Raises:
@@ -35,16 +35,16 @@ def open_servers(opening: Opening, at: ServerAt) -> Opened:
     from rowfall.ledger.journal import TABLE as JOURNAL  # 2 ms that loads into folders save
     from rowfall.ledger.journal import make_durable
 
-    target, options, stack, dry = opening.target, opening.options, opening.stack, opening.dry
+    target, options, stack, dry = request.target, request.options, request.stack, request.dry
     server = connect(at, options)
     stack.callback(server.close)
-    shards = shards_of(server, target, options, stack, opening.emit)
+    shards = shards_of(server, target, options, stack, request.emit)
     writers = shards.writers if shards is not None else (Writer(0, "", server, target),)
-    opening.check_setting_names(server)
+    request.check_setting_names(server)
     for writer in writers:
         found = _check_writer(writer, options, dry, may_lack_database=shards is not None)
         journal = found.tables.get(JOURNAL)
-        if journal is not None and not dry and not opening.scratch:
+        if journal is not None and not dry and not request.scratch:
             make_durable(writer.engine, journal)
     if shards is not None:
         shards.sharding_key(options)

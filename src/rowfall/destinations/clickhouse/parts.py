@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.load_record import PartSizes

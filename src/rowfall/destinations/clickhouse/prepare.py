@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-from rowfall.contracts.session import Session, Writer
+from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import BUILD, Plan

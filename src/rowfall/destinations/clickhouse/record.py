@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from rowfall.contracts.load import LoadRun
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split, without_salt
 from rowfall.ledger import Ledger

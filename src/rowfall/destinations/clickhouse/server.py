@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.destination import Opened, Opening, Query
+from rowfall.contracts.destination import Opened, OpenRequest, Query
 from rowfall.core.errors import TargetError
 from rowfall.core.options import Options
 from rowfall.core.results import Link
@@ -18,7 +18,7 @@ from rowfall.targets.base import Target
 
 # What follows is imported where it is used: http.client takes 20 ms.
 if TYPE_CHECKING:
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.destination import Session
     from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger.journal import Journal
@@ -33,11 +33,11 @@ class ServerTables(ClickHouseTables):
         cluster = {CLUSTER} if server_of(target).cluster else set[str]()
         check_options(target, options, {TABLES, SERVER} | cluster)
 
-    def open(self, opening: Opening) -> Opened:
+    def open(self, request: OpenRequest) -> Opened:
         """Connect to the server, and to the nodes of its cluster."""
         from rowfall.destinations.clickhouse.opening import open_servers
 
-        return open_servers(opening, server_of(opening.target))
+        return open_servers(request, server_of(request.target))
 
     def refusal(self, session: Session) -> TargetError | None:
         from rowfall.destinations.clickhouse.opening import refusal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rowfall.contracts.load import LoadRun, Settled
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import LoadRun, Session
+from rowfall.contracts.load import Settled
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LockLostError

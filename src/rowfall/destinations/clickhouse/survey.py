@@ -6,8 +6,8 @@ import shlex
 from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import FilledTable, ShardingFacts, TargetFacts, ViewFacts
-from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.model import Schema
