@@ -14,45 +14,29 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
-from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.model import Column
 from rowfall.core.netaddress import is_loopback, is_own_name
-from rowfall.core.options import ERROR, REPLACE, SKIP, Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
-from rowfall.core.units import parse_duration
-from rowfall.engines.base import NETWORK_ERROR, ExistingTable
+from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
-    RECORD,
     Binary,
     Result,
     Transaction,
     Transactions,
-    check_key_given,
-    no_key_to_replace,
     upkeep,
 )
 from rowfall.engines.file_database import GATHERS
 from rowfall.systems.mysql import bulk, native, wire
-from rowfall.systems.mysql.catalogue import BLOBS, Declared, columns_query, declared, is_table
+from rowfall.systems.mysql.catalogue import BLOBS, is_table
 from rowfall.systems.mysql.client import (
-    AGAIN_HINT,
-    FULL,
     LOST,
-    NO_FILES,
-    PATIENCE_SECONDS,
-    READ_ONLY,
-    SYNTAX,
-    TOO_LARGE,
-    TSV_LINES,
-    Login,
-    connect,
     driver,
     name,
     number_of,
     quote,
-    said,
-    set_up,
 )
 from rowfall.systems.mysql.record import LoadedSplits
 from rowfall.systems.mysql.replacing import (
@@ -62,24 +46,10 @@ from rowfall.systems.mysql.replacing import (
     name_beside,
     name_replaced,
 )
-from rowfall.systems.mysql.session import Pool, end, takes_parameters
+from rowfall.systems.mysql.session import end, takes_parameters
+from rowfall.systems.mysql.statements import LoadStatements
 from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.mysql.types import declared_type, result_column, taken_column, tsv
-from rowfall.targets.transactional import RECORD_NAME
-
-_RETRY_SECONDS = 0.5
-# Without it 0 in an AUTO_INCREMENT column would become the next number.
-_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
-# unique_checks stays: without, MariaDB sorts rows into an empty table at the end, for twice the
-# CPU, and locks all of it.
-_SESSION = {
-    "sql_mode": f"'{_MODE}'", "net_read_timeout": PATIENCE_SECONDS, "max_error_count": 64,
-    "sql_notes": 1,
-}  # fmt: skip
-# By the reader of LOAD DATA: no text is converted where all columns have UTF-8.
-_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
-_IDS = frozenset({"uuid", "inet4", "inet6"})
-
 
 LIST_TABLES = (
     "SELECT table_schema, table_name, table_rows, data_length + index_length FROM "
@@ -88,32 +58,17 @@ LIST_TABLES = (
 )
 
 
-class MySQLDatabase(Transactions):
+class MySQLDatabase(LoadStatements, Transactions):
     """A database of a server, opened for one table."""
 
     LIST_TABLES = LIST_TABLES
 
     def __init__(self, at: ServerAt, database: str, table: str, options: Options) -> None:
-        self._login = Login(
-            at.host, at.port, at.user, at.password, at.options.get("database") or database,
-            at.options.get("ssl_ca", ""), at.options.get("socket", ""),
-        )  # fmt: skip
-        self._database, self._table = database, table
-        self._patience = parse_duration(options.patience)
-        record = at.options.get(RECORD_NAME, RECORD)
-        self.record = LoadedSplits(self, database, table, record, self._patience)
-        self._record_name, self._gathers = record, ""
-        self._gathered: LoadedSplits | None = None
-        self._options = options
-        self.name, self.on_conflict = database, options.on_conflict
-        self._sessions = Pool(self.open_session)
-        self._packed = False
+        LoadStatements.__init__(self, at, database, table, options)
+        Transactions.__init__(self)
         self._holding = threading.Lock()
         self._holder: Any = None
         self._held: set[str] = set()
-        super().__init__()
-        self._settings: dict[str, Any] | None = None
-        self._columns: list[Declared] | None = None
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -125,11 +80,6 @@ class MySQLDatabase(Transactions):
             return f"SingleStore {self.settings['memsql_version']}"
         number = version.partition("-")[0]
         return f"{'MariaDB' if 'mariadb' in version.lower() else 'MySQL'} {number}"
-
-    @property
-    def distributed(self) -> bool:
-        """True for SingleStore, whatever the address is called."""
-        return "memsql_version" in self.settings
 
     @property
     def native(self) -> str:
@@ -144,20 +94,6 @@ class MySQLDatabase(Transactions):
     def marks(self) -> bool:
         """See :class:`rowfall.engines.database.Database`: SingleStore has no savepoints."""
         return not self.distributed
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the server's variables by name (SHOW VARIABLES), asked for once."""
-        if self._settings is None:
-            # All 700: SingleStore is not known to choose among them.
-            self._settings = {str(row[0]): row[1] for row in self.ask("SHOW VARIABLES")}
-        return self._settings
-
-    @property
-    def packet(self) -> int:
-        """Bytes of a packet that the server takes, its header included."""
-        most = int(self.settings.get("max_allowed_packet", wire.PACKET))
-        return max(1024, min(wire.PACKET, most // 2))
 
     def check(self, *, dry: bool) -> None:
         settings, self.record.dry = self.settings, dry
@@ -192,46 +128,6 @@ class MySQLDatabase(Transactions):
                     hint="Leave it out: the rows come beside those that are there.",
                 )
             check_replaceable(self.ask, self._database, self._table)
-
-    @property
-    def updates(self) -> bool:
-        """True where rows come into a temporary table first and then change those with their key.
-
-        REPLACE would delete these: columns that the files lack, and rows of other tables that
-        refer to them, would be gone. SingleStore has no such tables to refer.
-        """
-        return self.on_conflict == REPLACE and not self.distributed
-
-    def key(self) -> tuple[str, ...]:
-        """Return the columns whose values rows may not share: of the primary key, else of the only
-        unique one.
-
-        Raises:
-            UsageError: there are several, or it is over parts of values.
-        """
-        rows = self.ask(
-            "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS WHERE "
-            f"NON_UNIQUE = 0 AND {self._is_table} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
-        )
-        keys: dict[str, list[tuple[Any, Any]]] = {}
-        for index, column, part in rows:
-            keys.setdefault(str(index), []).append((column, part))
-        found = keys.get("PRIMARY") or (next(iter(keys.values())) if len(keys) == 1 else None)
-        what = "several unique keys and no primary key"
-        if found is not None and any(column is None or part for column, part in found):
-            found, what = None, "a key over expressions or parts of values"
-        if found is None:
-            raise no_key_to_replace(self._table, what)
-        return tuple(str(column) for column, _ in found)
-
-    def no_files(self) -> TargetError:
-        """Return the error of a server that takes no LOAD DATA LOCAL."""
-        return TargetError(
-            f"{self.text}: the server has local_infile switched off (rowfall has it on), so it "
-            "takes no rows by LOAD DATA LOCAL INFILE",
-            hint="On the server: SET GLOBAL local_infile = ON, and local_infile=ON below [mysqld] "
-            "in its configuration to keep it.",
-        )
 
     def upkeep(self) -> str:
         if self.distributed or not self.columns:
@@ -271,13 +167,6 @@ class MySQLDatabase(Transactions):
         )
 
     # --- the table ----------------------------------------------------------------------------
-
-    @property
-    def columns(self) -> list[Declared]:
-        """Return the columns; [] without the table."""
-        if self._columns is None:
-            self._columns = declared(self.ask(columns_query(self._database, self._table)))
-        return self._columns
 
     def existing_table(self) -> ExistingTable | None:
         self._columns = None
@@ -393,11 +282,6 @@ class MySQLDatabase(Transactions):
                 load = str(table).removeprefix(prefix).partition("_")[0]
                 found.append((str(table), load, int(rows)))
         return found
-
-    @property
-    def taking(self) -> LoadedSplits:
-        """Return the record of the table that takes rows: of the one beside where there is one."""
-        return self._gathered or self.record
 
     def unrecorded(self) -> bool:
         return self.record.is_unknown()
@@ -518,147 +402,6 @@ class MySQLDatabase(Transactions):
     def binary(self, columns: Sequence[Column]) -> Binary | None:
         return bulk.binary(columns, self.columns) if self.takes_binary() else None
 
-    def insert_statement(self, columns: Sequence[str]) -> str:
-        """Return the INSERT of parameters."""
-        listed, marks = ", ".join(map(name, columns)), ", ".join("?" * len(columns))
-        return f"INSERT INTO {self.taking.table} ({listed}) VALUES ({marks})"
-
-    def load_statement(self, columns: Sequence[str]) -> str:
-        """Return LOAD DATA for lines of TSV."""
-        if self.on_conflict == REPLACE and self.distributed:
-            self._check_whole_rows(columns)
-        # Of rows with one key in a temporary table that which came last stays.
-        table = self.rows_name if self.updates else self.taking.table
-        skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
-        action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
-        kinds = {column.name: column.kind for column in self.columns}
-        computed = {column.name for column in self.columns if column.computed}
-        # Text in a BIT column would be taken for its bits, and in a YEAR "0" for 2000.
-        numbers = {column: f"@number_{at}" for at, column in enumerate(columns)
-                   if kinds.get(column) in ("bit", "year")}  # fmt: skip
-        # What the server computes is left out.
-        numbers |= {column: f"@computed_{at}" for at, column in enumerate(columns)
-                    if column in computed}  # fmt: skip
-        charsets = {column.charset for column in self.columns if column.charset}
-        # 6 % less CPU on the server, where nothing is converted; bytes are not text of a UUID.
-        plain = charsets <= _UTF8 and not _IDS & set(kinds.values())
-        charset = "binary" if plain else "utf8mb4"
-        listed = ", ".join(numbers.get(column) or name(column) for column in columns)
-        made = ", ".join(
-            # Of two digits the server would make four.
-            f"{name(column)} = IF({text} + 0 BETWEEN 1 AND 99, -1, {text} + 0)"
-            # A sum is a DOUBLE, which has 53 bits.
-            if kinds[column] == "year" else f"{name(column)} = CAST({text} AS UNSIGNED)"
-            for column, text in numbers.items() if column not in computed
-        )  # fmt: skip
-        return (
-            f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {table} "
-            + ("" if self.distributed else f"CHARACTER SET {charset} ")
-            + f"{TSV_LINES} ({listed})"
-            + (f" SET {made}" if made else "")
-        )
-
-    def _check_whole_rows(self, columns: Sequence[str]) -> None:
-        """Check that a row in place of another one resets none of its columns.
-
-        Raises:
-            UsageError: the files lack some.
-        """
-        lacks = [
-            name for name, _, kind in map(taken_column, self.columns)
-            if kind != "MATERIALIZED" and name not in columns
-        ]  # fmt: skip
-        if lacks:
-            raise UsageError(
-                f"--on-conflict replace: SingleStore would reset {lacks[0]}, which the files lack, "
-                "in rows that are there",
-                hint="Give the files all columns of the table, or take --on-conflict skip.",
-            )
-
-    def staging_statements(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the statements that make a temporary table for rows that change others.
-
-        They end no transaction.
-
-        Raises:
-            UsageError: the files lack a column of the key.
-        """
-        key, columns = self.key(), self._taken(columns)
-        check_key_given(key, columns)
-        listed, keyed = ", ".join(map(name, columns)), ", ".join(map(name, key))
-        return (
-            f"DROP TEMPORARY TABLE IF EXISTS {self.rows_name}",
-            f"CREATE TEMPORARY TABLE {self.rows_name} (UNIQUE KEY ({keyed})) ENGINE=InnoDB AS "
-            f"SELECT {listed} FROM {self.whole_name} LIMIT 0",
-        )
-
-    def merge_statements(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the statements that change the rows with a key that is there, and insert others.
-
-        One INSERT ... ON DUPLICATE KEY UPDATE would do, but for rows that share another unique
-        key with a row: that one would be changed. Here they are refused.
-        """
-        key, columns = self.key(), self._taken(columns)
-        same = " AND ".join(f"t.{name(column)} = s.{name(column)}" for column in key)
-        sets = ", ".join(f"t.{name(c)} = s.{name(c)}" for c in columns if c not in key)
-        listed = ", ".join(map(name, columns))
-        update = f"UPDATE {self.taking.table} t JOIN {self.rows_name} s ON {same} SET {sets}"
-        insert = (
-            f"INSERT INTO {self.taking.table} ({listed}) SELECT "
-            + ", ".join(f"s.{name(column)}" for column in columns)
-            + f" FROM {self.rows_name} s LEFT JOIN {self.taking.table} t ON {same} "
-            f"WHERE t.{name(key[0])} IS NULL"
-        )
-        return (update, insert) if sets else (insert,)
-
-    def _taken(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns whose values the server takes: it computes the others."""
-        computed = {column.name for column in self.columns if column.computed}
-        return [column for column in columns if column not in computed]
-
-    # --- connections --------------------------------------------------------------------------
-
-    def take(self) -> Any:
-        """Return a session: one that is idle, or a new one."""
-        return self._sessions.take()
-
-    def leave(self, connection: Any, *, clean: bool = False) -> None:
-        """Keep a session for the next one, or end it where it is of no use any more.
-
-        Args:
-            clean: its transaction has ended.
-        """
-        try:
-            if not clean:
-                connection.rollback()
-        except Exception:  # lost: there is nothing to be ended
-            end(connection)
-            return
-        self._sessions.keep([connection])
-
-    def open_session(self) -> Any:
-        """Return a new session, which the caller ends.
-
-        A server that is away is asked again while patience lasts.
-        """
-        err, deadline = driver().err, time.monotonic() + self._patience
-        connection: Any = None
-        while connection is None:
-            try:
-                connection = connect(self._login, sends=True, packed=self._packed)
-            except (err.MySQLError, OSError, RuntimeError) as error:
-                found = self.explained(error, "connect to it")
-                if not found.transient or time.monotonic() > deadline:
-                    raise found from None
-                time.sleep(_RETRY_SECONDS)
-        try:
-            # Gaps between records stay free for the leases of others.
-            set_up(connection, _SESSION, "READ COMMITTED")
-        except (err.MySQLError, OSError) as error:
-            end(connection)
-            raise self.explained(error, "set up a session") from None
-        return connection
-
     # --- the network --------------------------------------------------------------------------
 
     def same_machine(self) -> bool:
@@ -673,42 +416,6 @@ class MySQLDatabase(Transactions):
             self.ask(f"SELECT LENGTH('{text}')")
         return time.monotonic() - began
 
-    def pack(self, *, packed: bool) -> None:
-        self._packed = packed
-        self._sessions.end_idle()
-
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a question; asked once more where an idle session has been lost."""
-        return self._run(query)
-
-    def dictionaries(self, query: str) -> list[dict[str, Any]]:
-        """Return the rows of a question by the names of their columns."""
-        return self._run(query, driver().cursors.DictCursor)
-
-    def do(self, statement: str) -> None:
-        """Run a statement that changes something."""
-        self._run(statement)
-
-    def _run(self, text: str, kind: Any = None) -> list[Any]:
-        deadline = time.monotonic() + self._patience
-        while True:
-            connection, clean = self.take(), False
-            try:
-                with connection.cursor(kind) as cursor:
-                    cursor.execute(text)
-                    rows = list(cursor.fetchall())
-                clean = True
-                return rows
-            except (driver().err.MySQLError, OSError) as error:
-                found = self.explained(error, "ask it")
-                lost = number_of(error) in LOST or isinstance(error, OSError)
-                if not lost or time.monotonic() > deadline:
-                    raise found from None
-                end(connection)
-                time.sleep(_RETRY_SECONDS)
-            finally:
-                self.leave(connection, clean=clean)
-
     def close(self) -> None:
         """End every session; safe to call twice."""
         self.cancel_all()
@@ -716,73 +423,10 @@ class MySQLDatabase(Transactions):
             self._let_go()
         self._sessions.end_idle()
 
-    def kill(self, thread: int) -> None:
-        """End a session of another thread on the server, which may wait for a lock."""
-        with suppress(Exception):
-            connection = self.take()
-            try:
-                with connection.cursor() as cursor:
-                    cursor.execute(f"KILL CONNECTION {thread}")
-            finally:
-                self.leave(connection)
-
     # --- words --------------------------------------------------------------------------------
-
-    @property
-    def text(self) -> str:
-        """Return the server and the table, for people."""
-        return f"{self._database}.{self._table} at {self._login.host}:{self._login.port}"
-
-    @property
-    def whole_name(self) -> str:
-        return f"{name(self._database)}.{name(self._table)}"
-
-    @property
-    def rows_name(self) -> str:
-        """Return the temporary table of rows that change others, as SQL."""
-        return f"{name(self._database)}.`_rowfall_rows`"
-
-    @property
-    def _is_table(self) -> str:
-        return is_table(self._database, self._table)
 
     def _catalogue(self, table: str) -> str:
         return (
             "SELECT TABLE_NAME FROM information_schema.TABLES WHERE "
             f"{is_table(self._database, table)}"
         )
-
-    def explained(self, error: Exception, what: str) -> RowfallError:
-        """Return an error of server or driver as a RowfallError with a hint.
-
-        Args:
-            what: could not be done, as "connect to it".
-        """
-        if isinstance(error, RowfallError):
-            return error
-        if number_of(error) in NO_FILES:
-            return self.no_files()
-        login = self._login
-        found = said(error, *((login.password,) if login.password else ()))
-        text = found.sentence(f"{self.text}: cannot {what}")
-        if found.transient or not (found.number or found.failed_tls):
-            return EngineError(text, hint=AGAIN_HINT, transient=True, code=NETWORK_ERROR)
-        database = name(self._database)
-        hint = found.hint(
-            right="GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON "
-            f"{database}.* TO {quote(login.user)}@'%'.",
-            database=f"CREATE DATABASE {database}, or name another one; SHOW DATABASES lists them.",
-        )
-        return TargetError(text, hint=hint or _hint_of_writes(found.number))
-
-
-def _hint_of_writes(number: int) -> str | None:
-    if number in READ_ONLY:
-        return "The server takes no writes: name its primary in --to."
-    if number in FULL:
-        return "Free some space on the server, then run the same command again."
-    if number == TOO_LARGE:
-        return "Raise max_allowed_packet on the server."
-    if number in SYNTAX:
-        return "Check --order-by, --partition-by and the other options of the table."
-    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
@@ -13,6 +12,7 @@ from rowfall.core.listing import MARK
 from rowfall.engines.database import ACCEPTED
 from rowfall.systems.mysql.catalogue import columns_query, declared, is_table
 from rowfall.systems.mysql.client import driver, name, quote
+from rowfall.systems.mysql.connections import MySQLConnections
 from rowfall.systems.mysql.replacing import (
     NO_SPLITS,
     REPLACING,
@@ -21,9 +21,6 @@ from rowfall.systems.mysql.replacing import (
     replaced_by,
     target,
 )
-
-if TYPE_CHECKING:
-    from rowfall.systems.mysql.database import MySQLDatabase
 
 # How long the end of a transaction is waited for that nobody answers for.
 _LOCK_SECONDS = 50
@@ -90,7 +87,7 @@ class LoadedSplits:
     """
 
     def __init__(
-        self, database: MySQLDatabase, schema: str, table: str, record: str, patience: float
+        self, database: MySQLConnections, schema: str, table: str, record: str, patience: float
     ) -> None:
         self._database, self._schema, self._table, self._name = database, schema, table, record
         self._patience = patience

@@ -17,17 +17,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.file_database import GATHERS
 from rowfall.systems.mysql.catalogue import is_table
 from rowfall.systems.mysql.client import LOCKED, LOST, driver, name, number_of, quote
+from rowfall.systems.mysql.connections import MySQLConnections
 from rowfall.systems.mysql.session import end
-
-if TYPE_CHECKING:
-    from rowfall.systems.mysql.database import MySQLDatabase
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
 
@@ -242,7 +240,7 @@ class Replacement:
     """
 
     def __init__(
-        self, database: MySQLDatabase, record: str, schema: str, table: str, patience: float
+        self, database: MySQLConnections, record: str, schema: str, table: str, patience: float
     ) -> None:
         self._database, self._record = database, record
         self._schema, self._table, self._patience = schema, table, patience

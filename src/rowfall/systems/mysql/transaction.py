@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowfall.core.options import SKIP
 from rowfall.engines.base import NETWORK_ERROR
@@ -44,10 +44,8 @@ from rowfall.systems.mysql.client import (
     row_in,
     value_in,
 )
+from rowfall.systems.mysql.statements import LoadStatements
 from rowfall.systems.mysql.types import unfit
-
-if TYPE_CHECKING:
-    from rowfall.systems.mysql.database import MySQLDatabase
 
 # How long rows wait for locks of others, as servers do by themselves.
 _LOCK_SECONDS = 50
@@ -64,7 +62,7 @@ _COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session,
 class MySQLTransaction(PlainTransaction):
     """One transaction of a load, on a connection of its own."""
 
-    def __init__(self, database: MySQLDatabase) -> None:
+    def __init__(self, database: LoadStatements) -> None:
         self._database = database
         self._connection: Any = None
         self._attempt = ""

@@ -9,33 +9,26 @@ lost has ended. The record of an unlogged table is unlogged: a crash of the serv
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import re
-import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import TargetError
 from rowfall.core.listing import MARK
 from rowfall.core.model import Column
 from rowfall.core.options import ERROR, Options
-from rowfall.core.patterns import regex
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier, literal, qualified
-from rowfall.core.units import parse_duration
-from rowfall.engines.base import NETWORK_ERROR, ExistingTable
+from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
-    KEY_HINT,
     RECORD,
     Binary,
-    RefusedRowError,
     Result,
     Transaction,
     Transactions,
-    no_key_to_replace,
     upkeep,
 )
 from rowfall.engines.file_database import GATHERS
@@ -45,10 +38,8 @@ from rowfall.systems.postgresql.catalogue import (
     kept_up,
     taken_columns,
     type_names,
-    unique_keys,
 )
-from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
-from rowfall.systems.postgresql.joined import JoinedUuids
+from rowfall.systems.postgresql.connections import PostgresConnections
 from rowfall.systems.postgresql.replacing import (
     check_replaceable,
     make_beside,
@@ -57,20 +48,9 @@ from rowfall.systems.postgresql.replacing import (
 )
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
-from rowfall.targets.transactional import RECORD_NAME
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Error
-
-_CONTEXT = regex(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
-
-# Of one column; the values of several stand in a list.
-_KEY = regex(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
-
-_MOST_VALUE = 200
-_NO_TEXT = "22021"
-"""Bytes that are not text. The server looks at whole lines then, and names no column."""
-
+    from psycopg import Connection
 
 LIST_TABLES = (
     "SELECT n.nspname, c.relname, greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid) "
@@ -80,129 +60,17 @@ LIST_TABLES = (
 )
 
 
-class PostgresDatabase(Transactions):
+class PostgresDatabase(PostgresConnections, Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
 
     LIST_TABLES = LIST_TABLES
 
     def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
-        given = dict(at.options)
-        self._record = given.pop(RECORD_NAME, RECORD)
-        database = given.pop("database")
-        self._server = PostgresServer(at.host, at.port, at.user, at.password, database, given)
-        self._schema, self._name = schema, table
-        self._table = qualified(schema, table)
-        self._options = options
-        self._patience = parse_duration(options.patience)
-        self._main: Connection[Any] | None = None
-        self._guard = threading.RLock()  # of the connection for questions
-        self._idle: list[Connection[Any]] = []
-        super().__init__()
+        PostgresConnections.__init__(self, at, schema, table, options)
+        Transactions.__init__(self)
         self._holder: Connection[Any] | None = None
         self._held: set[str] = set()
         self._version = ""
-        self._oid = 0
-        self._gathers, self._into_oid = "", 0
-        self.record = ""
-
-    # --- connections ------------------------------------------------------------------------------
-
-    def connect(self, *, patience: float = 0.0) -> Connection[Any]:
-        """Return a new connection whose statements commit by themselves.
-
-        Args:
-            patience: seconds that the server may be away.
-
-        Raises:
-            TargetError: it cannot be reached, or refuses the user.
-        """
-        try:
-            return self._server.connect(patience)
-        except driver().Error as error:
-            raise self._refused(error) from None
-
-    def _refused(self, error: Error) -> TargetError:
-        found, at = self._server.understand(error), self._server
-        text = re.sub(r".*(FATAL|failed): +", "", found.text)
-        hint = "Check host and port, and that the server runs; then run the same command again."
-        if found.cause is Cause.MISSING:
-            hint = "Create it first, or name another one in --to."
-        return TargetError(
-            f"cannot connect to PostgreSQL at {at.host}:{at.port}: {text}",
-            hint=HINTS.get(found.cause, hint),
-        )
-
-    @contextlib.contextmanager
-    def _asking(self) -> Iterator[Connection[Any]]:
-        """Give the connection for questions; errors come as ours."""
-        with self._guard:
-            if self._main is None or self._main.closed:
-                lost = self._main is not None
-                self._main = self.connect(patience=self._patience if lost else 0.0)
-            with self.translated():
-                yield self._main
-
-    def _rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
-        """Ask once more where the connection was lost."""
-        try:
-            with self._asking() as connection:
-                return connection.execute(text.encode(), values or None).fetchall()
-        except EngineError as error:
-            if not error.transient:
-                raise
-        with self._asking() as connection:
-            return connection.execute(text.encode(), values or None).fetchall()
-
-    @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
-        """Turn errors of the driver into ours."""
-        try:
-            yield
-        except driver().Error as error:
-            raise self.translate(error) from None
-
-    def translate(self, error: Error) -> RowfallError:
-        """Return an error of the driver as one of ours."""
-        found = self._server.understand(error)
-        text = error.diag.message_primary or found.text
-        if found.transient:
-            return EngineError(f"PostgreSQL: {text}", transient=True, code=NETWORK_ERROR)
-        if found.cause is Cause.VALUE:
-            return self._bad_row(error, text)
-        hint = HINTS.get(found.cause)
-        if found.cause is Cause.RIGHTS:
-            hint = f"Let the owner grant what is missing to {self._server.user or 'this user'}."
-        elif found.cause is Cause.READ_ONLY:
-            hint = "Name the server that takes writes, or another user."
-        return TargetError(f"PostgreSQL refuses: {text}", hint=hint)
-
-    def _bad_row(self, error: Error, text: str) -> RefusedRowError:
-        diagnosis = error.diag
-        found = _CONTEXT.search(diagnosis.context or "")
-        column = diagnosis.column_name or (found[2] if found else None)
-        value = found[3] if found and found[2] else None
-        detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
-        detail = "" if "Failing row contains" in detail else detail
-        what = f"column {column}: " if column and f'"{column}"' not in text else ""
-        shown = "" if value is None else f": {value[:_MOST_VALUE]!r}"
-        hint = "Correct the data, or change the table."
-        if error.sqlstate == "23505":
-            hint = KEY_HINT
-        if error.sqlstate == _NO_TEXT:
-            hint = (
-                "Texts of PostgreSQL are UTF-8 without zero bytes; a column of bytea takes any "
-                "bytes, and --encoding binary makes one of each text of a new table."
-            )
-        keyed = _KEY.match(diagnosis.message_detail or "")
-        if keyed:
-            column, value, shown = keyed[1], keyed[2], ""
-        refused = RefusedRowError(
-            f"PostgreSQL refuses a row of {self._schema}.{self._name}: {what}{text}{detail}{shown}",
-            uri="", column=column, value=value, hint=hint,
-        )  # fmt: skip
-        refused.sent_row = int(found[1]) if found else None
-        refused.no_text = error.sqlstate == _NO_TEXT
-        return refused
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -213,12 +81,12 @@ class PostgresDatabase(Transactions):
     @property
     def kind(self) -> str:
         if not self._version:
-            ((version,),) = self._rows("SHOW server_version")
+            ((version,),) = self.rows("SHOW server_version")
             self._version = f"PostgreSQL {str(version).split(' ')[0]}"
         return self._version
 
     def check(self, *, dry: bool) -> None:
-        ((user, only_read, standby, there, may_create),) = self._rows(
+        ((user, only_read, standby, there, may_create),) = self.rows(
             "SELECT current_user, current_setting('transaction_read_only') = 'on', "
             "pg_is_in_recovery(), to_regnamespace(%s) IS NOT NULL, "
             "CASE WHEN to_regnamespace(%s) IS NOT NULL "
@@ -237,23 +105,23 @@ class PostgresDatabase(Transactions):
                 f"PostgreSQL at {self._server.host}:{self._server.port} {what} for {user}",
                 hint="Name the server that takes writes, or a user whose transactions may write.",
             )
-        found = self._find()
+        found = self.find()
         if found is not None and self._options.replace:
-            check_replaceable(self._rows, self._oid, f"{self._schema}.{self._name}")
+            check_replaceable(self.rows, self._oid, f"{self._schema}.{self._name}")
         if dry:
             return
         lacks = []
         if found is not None:
-            ((may,),) = self._rows("SELECT has_table_privilege(%s::oid, 'INSERT')", self._oid)
+            ((may,),) = self.rows("SELECT has_table_privilege(%s::oid, 'INSERT')", self._oid)
             lacks += [] if may else [f"INSERT ON {self._table}"]
             if self._options.on_conflict != ERROR:
-                ((may,),) = self._rows(
+                ((may,),) = self.rows(
                     "SELECT has_table_privilege(%s::oid, 'SELECT') AND "
                     "has_table_privilege(%s::oid, 'UPDATE')", self._oid, self._oid,
                 )  # fmt: skip
                 lacks += [] if may else [f"SELECT, UPDATE ON {self._table}"]
-        record = self._record_name(unlogged=bool(found and found["persistence"] == "u"))
-        rights = self._rows(
+        record = self.record_name(unlogged=bool(found and found["persistence"] == "u"))
+        rights = self.rows(
             "SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') "
             "AND has_table_privilege(oid, 'UPDATE') FROM pg_class WHERE oid = to_regclass(%s)",
             record,
@@ -269,38 +137,8 @@ class PostgresDatabase(Transactions):
                 + " ".join(f"GRANT {right} TO {identifier(str(user))};" for right in lacks),
             )
 
-    def _record_name(self, *, unlogged: bool) -> str:
-        name = f"{self._record}_unlogged" if unlogged else self._record
-        return qualified(self._schema, name)
-
-    def _find(self) -> dict[str, Any] | None:
-        """Look up the table in pg_class; return its persistence, None where there is no table.
-
-        Raises:
-            TargetError: it is a view or the like, into which no rows can be copied.
-        """
-        rows = self._rows(
-            "SELECT c.oid, c.relkind, c.relpersistence FROM pg_class c "
-            "WHERE c.oid = to_regclass(%s)", self._table,
-        )  # fmt: skip
-        if not rows:
-            self._oid = 0
-            self.record = self._record_name(unlogged=self._options.unlogged)
-            return None
-        oid, kind, persistence = rows[0]
-        if kind not in ("r", "p"):
-            what = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}.get(kind)
-            raise TargetError(
-                f"{self._schema}.{self._name} is {what or 'no table'}, and rows are loaded into "
-                "tables",
-                hint="Name another one with --table.",
-            )
-        self._oid = int(oid)
-        self.record = self._record_name(unlogged=persistence == "u")
-        return {"persistence": persistence}
-
     def existing_table(self) -> ExistingTable | None:
-        found = self._find()
+        found = self.find()
         if found is None:
             return None
         there = self._columns()
@@ -313,11 +151,11 @@ class PostgresDatabase(Transactions):
         return ExistingTable("", f"{self.kind}{unlogged}", "", columns, binary=binary)
 
     def _columns(self) -> list[tuple[str, str, int, bool, str]]:
-        return taken_columns(self._rows, self._oid)
+        return taken_columns(self.rows, self._oid)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
-        with self._asking() as connection:
+        with self.asking() as connection:
             names = type_names(connection)
             return [
                 taken_type(names.get(oid, ""), modifier, nullable=False)
@@ -326,13 +164,13 @@ class PostgresDatabase(Transactions):
 
     def table_id(self) -> str:
         """Return the oid of the table: one that is made anew has another."""
-        self._find()
+        self.find()
         return str(self._oid or "")
 
     def upkeep(self) -> str:
-        if self._find() is None:
+        if self.find() is None:
             return ""
-        return upkeep(*kept_up(self._rows, self._oid))
+        return upkeep(*kept_up(self.rows, self._oid))
 
     def promise(self) -> str:
         return ""
@@ -341,21 +179,21 @@ class PostgresDatabase(Transactions):
         # Of two that make a table at once, in spite of IF NOT EXISTS, one would get an error about
         # the key of pg_type: so it waits.
         lock = f"SELECT pg_advisory_xact_lock(hashtextextended('{RECORD}', 0))".encode()
-        with self._asking() as connection, connection.transaction():
+        with self.asking() as connection, connection.transaction():
             connection.execute(lock)
             for statement in statements:
                 connection.execute(statement.reveal().encode())
-        found = self._find()
+        found = self.find()
         if found is None:
             raise TargetError(f"the table {self._schema}.{self._name} was dropped just now")
         if self._gathers:
-            with self._asking() as connection:
+            with self.asking() as connection:
                 make_beside(connection, self._schema, self._name, self._gathers)
             self._into_oid = self._oid_of(self._gathers)
-        if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record):
+        if self.rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record):
             return
         kind = "UNLOGGED " if found["persistence"] == "u" else ""
-        with self._asking() as connection, connection.transaction():
+        with self.asking() as connection, connection.transaction():
             connection.execute(lock)
             connection.execute(
                 f"CREATE {kind}TABLE IF NOT EXISTS {self.record} (table_id bigint NOT NULL, "
@@ -369,34 +207,34 @@ class PostgresDatabase(Transactions):
         return self._server.host
 
     def ping(self) -> None:
-        self._rows("SELECT 1")
+        self.rows("SELECT 1")
 
     def send_seconds(self, size: int) -> float:
         text = base64.b64encode(os.urandom(size * 3 // 4)).decode()
         began = time.monotonic()
-        self._rows("SELECT length(%s::text)", text)
+        self.rows("SELECT length(%s::text)", text)
         return time.monotonic() - began
 
     def fetch_seconds(self, size: int) -> float:
         began = time.monotonic()
-        self._rows("SELECT repeat('rowfall ', %s)", size // 8)
+        self.rows("SELECT repeat('rowfall ', %s)", size // 8)
         return time.monotonic() - began
 
     def make_like(self, table: str) -> None:
         like = qualified(self._schema, table)
-        if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", like):
-            with self._asking() as connection:
+        if self.rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", like):
+            with self.asking() as connection:
                 connection.execute(
                     f"CREATE TABLE {self._table} (LIKE {like} INCLUDING ALL)".encode()
                 )
 
     def erase(self) -> None:
-        names = [self._table, *(self._record_name(unlogged=each) for each in (False, True))]
-        with self._asking() as connection:
+        names = [self._table, *(self.record_name(unlogged=each) for each in (False, True))]
+        with self.asking() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {', '.join(names)}".encode())
 
     def loaded(self) -> set[str]:
-        if self._find() is None or not self._recorded():
+        if self.find() is None or not self._recorded():
             return set()
         if self._gathers:  # all of it is loaded anew
             return self._recorded_of(self._into_oid)
@@ -407,7 +245,7 @@ class PostgresDatabase(Transactions):
         if not oid or not self._recorded():
             return set()
         also, values = (" AND load = %s", [oid, load]) if load else ("", [oid])
-        rows = self._rows(
+        rows = self.rows(
             f"SELECT split, whole FROM {self.record} WHERE table_id = %s{also}", *values
         )
         marks = {f"{MARK}{whole}" for _, whole in rows if whole}
@@ -417,24 +255,24 @@ class PostgresDatabase(Transactions):
 
     def _oid_of(self, table: str) -> int:
         """Return the number of a table of the schema; 0 where there is none."""
-        ((oid,),) = self._rows("SELECT to_regclass(%s)::oid", qualified(self._schema, table))
+        ((oid,),) = self.rows("SELECT to_regclass(%s)::oid", qualified(self._schema, table))
         return int(oid or 0)
 
     def gather(self, load: str) -> set[str]:
         self._gathers = name_beside(load, self._name)
-        self._find()
+        self.find()
         self._into_oid = self._oid_of(self._gathers)
         return self._recorded_of(self._into_oid)
 
     def loaded_by(self, load: str) -> set[str]:
-        self._find()
+        self.find()
         return self._recorded_of(self._oid, load)
 
     def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
         """See :class:`rowfall.engines.database.SupportsGathering`; always all of the table."""
-        self._find()
+        self.find()
         old = self._oid
-        with self._asking() as connection, connection.transaction():
+        with self.asking() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
             # Who reads for longer than this keeps everybody else waiting behind the lock.
             connection.execute(
@@ -455,53 +293,39 @@ class PostgresDatabase(Transactions):
             self.drop_left(self._gathers)
 
     def drop_left(self, name: str) -> None:
-        self._find()
+        self.find()
         oid = self._oid_of(name)
         if not oid:
             return
         recorded = self._recorded()
-        with self._asking() as connection, connection.transaction():
+        with self.asking() as connection, connection.transaction():
             connection.execute(f"DROP TABLE IF EXISTS {qualified(self._schema, name)}".encode())
             if recorded:
                 connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [oid])
 
     def gathered_tables(self) -> list[tuple[str, str, int]]:
-        names = self._rows(
+        names = self.rows(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
             "n.nspname = %s AND relkind = 'r' AND starts_with(relname, %s) ORDER BY 1",
             self._schema, GATHERS,
         )  # fmt: skip
         found = []
         for (name,) in names:
-            ((rows,),) = self._rows(f"SELECT count(*) FROM {qualified(self._schema, name)}")
+            ((rows,),) = self.rows(f"SELECT count(*) FROM {qualified(self._schema, name)}")
             found.append((name, name.removeprefix(GATHERS).partition("_")[0], int(rows)))
         return found
 
-    @property
-    def joined(self) -> JoinedUuids:
-        """Return the ids of this table that the record has no more."""
-        return JoinedUuids(self._rows, self._schema, self._oid)
-
-    def joined_in(self, connection: Connection[Any], ids: Sequence[str]) -> frozenset[str]:
-        """Return those of some ids that the record has no more, as a transaction sees it."""
-
-        def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
-            return connection.execute(text.encode(), values or None).fetchall()
-
-        # Of --replace the table beside: what the old one holds is loaded anew.
-        return frozenset(JoinedUuids(rows, self._schema, self.oid).among(ids))
-
     def loaded_among(self, ids: Sequence[str]) -> set[str]:
-        if self._find() is None or not self._recorded():
+        if self.find() is None or not self._recorded():
             return set()
         wholes = [i.removeprefix(MARK) for i in ids if i.startswith(MARK)]
-        rows = self._rows(
+        rows = self.rows(
             f"SELECT split FROM {self.record} WHERE table_id = %s AND split = ANY(%s)",
             self._oid, list(ids),
         )  # fmt: skip
         found = {str(split) for (split,) in rows}
         if wholes:
-            rows = self._rows(
+            rows = self.rows(
                 f"SELECT DISTINCT whole FROM {self.record} WHERE table_id = %s AND "
                 "whole = ANY(%s)", self._oid, wholes,
             )  # fmt: skip
@@ -510,23 +334,23 @@ class PostgresDatabase(Transactions):
         return found | self.joined.among(i for i in ids if i not in found)
 
     def join_record(self) -> None:
-        found = self._find()
+        found = self.find()
         if found is None or found["persistence"] == "u" or not self._recorded():
             return  # a crash empties a table that is unlogged, and its record
-        with self._asking() as connection:
+        with self.asking() as connection:
             connection.execute(self.joined.definition.encode())
         self.joined.take(self.record)
 
     def prune_record(self, days: int) -> None:
-        if self._find() is not None:
+        if self.find() is not None:
             self.joined.prune(days)
 
     def unrecorded(self) -> bool:
-        if self._find() is None or not self._rows(f"SELECT 1 FROM {self._table} LIMIT 1"):
+        if self.find() is None or not self.rows(f"SELECT 1 FROM {self._table} LIMIT 1"):
             return False
         if not self._recorded():
             return True
-        told = self._rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
+        told = self.rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
         return not told and not self.joined.holds_any()
 
     def is_emptied(self) -> bool:
@@ -537,9 +361,9 @@ class PostgresDatabase(Transactions):
         has written all rows in its own transaction (SET LOGGED). Where the newest line of the
         record is older than the file, and all rows are younger, nothing loaded is left.
         """
-        if self._find() is None or not self._recorded():
+        if self.find() is None or not self._recorded():
             return False
-        changed = self._rows(
+        changed = self.rows(
             "SELECT max(age(c.xmin)), bool_or(c.relfilenode = c.oid OR EXISTS (SELECT 1 FROM "
             "pg_attribute a WHERE a.attrelid = c.oid AND a.xmin = c.xmin)), (SELECT min(age(xmin)) "
             f"FROM {self.record} WHERE table_id = %s) FROM pg_class c WHERE c.relkind = 'r' AND "
@@ -555,17 +379,17 @@ class PostgresDatabase(Transactions):
             "FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = %s OR c.oid IN (SELECT inhrelid "
             "FROM pg_inherits WHERE inhparent = %s))))"
         )
-        return not self._rows(older.format(self._table), self._oid, self._oid)
+        return not self.rows(older.format(self._table), self._oid, self._oid)
 
     def forget_all(self) -> None:
         tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
-        with self._asking() as connection, connection.transaction():
+        with self.asking() as connection, connection.transaction():
             for table in tables:
                 connection.execute(f"DELETE FROM {table} WHERE table_id = %s".encode(), [self._oid])
 
     def accept(self) -> None:
         self.prepare(())
-        with self._asking() as connection:
+        with self.asking() as connection:
             connection.execute(
                 f"INSERT INTO {self.record} (table_id, split, attempt, load, name, whole) "
                 "VALUES (%s, %s, '', '', %s, '') ON CONFLICT (table_id, split) DO UPDATE SET "
@@ -574,12 +398,12 @@ class PostgresDatabase(Transactions):
             )
 
     def _recorded(self) -> bool:
-        return bool(self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record))
+        return bool(self.rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record))
 
     def settled(self, attempt: str) -> bool:
-        if self._find() is None or not self._recorded():
+        if self.find() is None or not self._recorded():
             return False
-        with self._asking() as connection:
+        with self.asking() as connection:
             # What is left of it waits for rows that nobody sends; in its commit it goes on.
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
@@ -595,7 +419,7 @@ class PostgresDatabase(Transactions):
 
     def hold(self, streams: Sequence[str]) -> bool:
         names = [name for name in streams if name not in self._held]
-        with self._asking() as connection:
+        with self.asking() as connection:
             if connection is not self._holder:
                 self._holder, names = connection, list(streams)
             for name in names:
@@ -612,10 +436,10 @@ class PostgresDatabase(Transactions):
         return self.forget_loads((load_id,))
 
     def forget_loads(self, loads: Collection[str]) -> int:
-        if not loads or self._find() is None or not self._recorded():
+        if not loads or self.find() is None or not self._recorded():
             return 0
         tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
-        with self._asking() as connection:
+        with self.asking() as connection:
             return sum(
                 connection.execute(
                     f"DELETE FROM {table} WHERE load = ANY(%s) AND table_id = %s".encode(),
@@ -625,12 +449,12 @@ class PostgresDatabase(Transactions):
             )
 
     def count(self) -> int:
-        ((count,),) = self._rows(f"SELECT count(*) FROM {self._table}")
+        ((count,),) = self.rows(f"SELECT count(*) FROM {self._table}")
         return int(count)
 
     def result(self, query: str, *, write: bool) -> Result | None:
         text = query.strip().rstrip(";")
-        with self._asking() as connection:
+        with self.asking() as connection:
             if not write:
                 connection.execute("SET default_transaction_read_only = on")
             connection.execute(f"SET search_path = {identifier(self._schema)}, public".encode())
@@ -654,12 +478,12 @@ class PostgresDatabase(Transactions):
         names = [identifier(name) for name in columns]
         texts = ", ".join(f"{name}::text" for name in names)
         value = literal(low) if quoted else low
-        yield from self._rows(
+        yield from self.rows(
             f"SELECT {texts} FROM {self._table} WHERE {names[-1]} >= {value} LIMIT {most}"
         )
 
     def _copied(self, text: str) -> Iterator[bytes]:
-        with self._asking() as connection:
+        with self.asking() as connection:
             yield from rows.copy(connection, f"{text}\n", plain=False)
 
     # --- transactions -----------------------------------------------------------------------------
@@ -674,7 +498,7 @@ class PostgresDatabase(Transactions):
         )
 
     def takes_binary(self) -> bool:
-        if self._find() is None:
+        if self.find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
             takes_binary(type_, read_type(type_, modifier, nullable=False))
@@ -684,48 +508,9 @@ class PostgresDatabase(Transactions):
     def binary(self, columns: Sequence[Column]) -> Binary | None:
         return binary_of(columns, {name: kind for name, kind, *_ in self._columns()})
 
-    def give_back(self, connection: Connection[Any]) -> None:
-        """Keep a connection for the next transaction."""
-        with self._guard:
-            self._idle.append(connection)
-
-    def lost(self) -> None:
-        """Close the connections that nobody uses: one was lost, and these may be."""
-        with self._guard:
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
-
-    @property
-    def table(self) -> str:
-        """Return the name of the table that takes rows as SQL."""
-        return qualified(self._schema, self._gathers) if self._gathers else self._table
-
-    @property
-    def oid(self) -> int:
-        """Return the number of the table that takes rows, as it was found last."""
-        return self._into_oid if self._gathers else self._oid
-
-    def key(self, connection: Connection[Any]) -> tuple[str, ...]:
-        """Return the columns whose values rows may not share: of the primary key, else of the only
-        unique index.
-
-        Raises:
-            UsageError: there is none, or there are several.
-        """
-        keys = unique_keys(connection, self._oid)
-        if keys and (keys[0][0] or len(keys) == 1):
-            return tuple(keys[0][1])
-        what = "several unique indexes and no primary key" if keys else "no primary key"
-        raise no_key_to_replace(f"{self._schema}.{self._name}", what)
-
     def close(self) -> None:
         self.cancel_all()
-        with self._guard:
-            for connection in (self._main, *self._idle):
-                if connection is not None:
-                    connection.close()
-            self._idle.clear()
+        super().close()
 
 
 def _lines(rows: Sequence[Sequence[Any]]) -> bytes:

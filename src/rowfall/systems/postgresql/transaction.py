@@ -23,12 +23,11 @@ from rowfall.engines.database import (
     check_key_given,
     replace_escape,
 )
+from rowfall.systems.postgresql.connections import PostgresConnections
 from rowfall.systems.postgresql.rows import framed
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-    from rowfall.systems.postgresql.database import PostgresDatabase
 
 _ROWS = "_rowfall_rows"
 # COPY takes digits behind the engine's escape of a zero byte for a part of an octal number.
@@ -46,9 +45,9 @@ class PostgresTransaction(PlainTransaction):
     """One transaction; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(
-        self, database: PostgresDatabase, connection: Connection[Any], on_conflict: str
+        self, table: PostgresConnections, connection: Connection[Any], on_conflict: str
     ) -> None:  # fmt: skip
-        self._database = database
+        self._table = table
         self._connection = connection
         self._on_conflict = on_conflict
         self._columns: Sequence[str] = ()
@@ -72,21 +71,21 @@ class PostgresTransaction(PlainTransaction):
                 self._rollback()
                 return loaded
             given = do(
-                f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
+                f"INSERT INTO {self._table.record} (table_id, split, attempt, load, name, "
                 "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
                 "%s::text[]) AS u(s, n, w) "
                 "ON CONFLICT DO NOTHING RETURNING split".encode(),
-                [self._database.oid, attempt, load, [r.id for r in wanted],
+                [self._table.oid, attempt, load, [r.id for r in wanted],
                  [r.name.replace("\0", "") for r in wanted], [r.whole for r in wanted]],
             ).fetchall()  # fmt: skip
             # Behind the record's keys, which keep others from moving these meanwhile.
-            old = self._database.joined_in(self._connection, [r.id for r in wanted])
+            old = self._table.joined_in(self._connection, [r.id for r in wanted])
             do("SET LOCAL lock_timeout = 0")
         except psycopg.errors.LockNotAvailable:
             self._rollback()
             raise BusyError("another load holds these files", transient=True) from None
         except psycopg.Error as error:
-            translated = self._database.translate(error)
+            translated = self._table.translate(error)
             self._rollback()
             raise translated from None
         loaded = frozenset(r.id for r in wanted) - {str(split) for (split,) in given} | old
@@ -99,7 +98,7 @@ class PostgresTransaction(PlainTransaction):
 
         Ranges of a file share a lock that excludes a load of the whole file.
         """
-        do, oid = self._connection.execute, self._database.oid
+        do, oid = self._connection.execute, self._table.oid
         wholes = sorted({record.whole for record in wanted if record.whole})
         large = [record.id for record in wanted if record.large]
         for name, shared in (*((w, "_shared") for w in wholes), *((i, "") for i in large)):
@@ -108,7 +107,7 @@ class PostgresTransaction(PlainTransaction):
         if not (wholes or large):
             return frozenset()
         rows = do(
-            f"SELECT split, whole FROM {self._database.record} WHERE table_id = %s AND "
+            f"SELECT split, whole FROM {self._table.record} WHERE table_id = %s AND "
             "(split = ANY(%s) OR whole = ANY(%s))".encode(), [oid, wholes, large],
         ).fetchall()  # fmt: skip
         taken = {str(split) for split, _ in rows} | {str(whole) for _, whole in rows if whole}
@@ -117,12 +116,12 @@ class PostgresTransaction(PlainTransaction):
         )
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        with self._database.translated():
+        with self._table.translated():
             return self._copy(columns, "", replace_escape(rows, *_ZERO))
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
         try:
-            with self._database.translated():
+            with self._table.translated():
                 return self._copy(columns, " (FORMAT binary)", framed(rows))
         except RefusedRowError as refused:
             raise NoBinaryError(refused.message) from None
@@ -130,7 +129,7 @@ class PostgresTransaction(PlainTransaction):
     def _copy(self, columns: Sequence[str], how: str, rows: Iterator[bytes]) -> int:
         self._columns = columns
         names = ", ".join(map(identifier, columns))
-        into = self._database.table
+        into = self._table.table
         with self._connection.cursor() as cursor:
             if self._on_conflict != ERROR:
                 cursor.execute(
@@ -153,22 +152,22 @@ class PostgresTransaction(PlainTransaction):
         self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
 
     def _savepoint(self, text: str) -> None:
-        with self._database.translated():
+        with self._table.translated():
             self._connection.execute(text.encode())
 
     def finish(self, rows: int) -> int:
-        with self._database.translated():
+        with self._table.translated():
             if self._on_conflict != ERROR and self._taken:
                 rows = self._merge()
             # Behind the rows, whose lock keeps others from dropping the table before the commit.
             found = self._connection.execute(
-                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s "
+                f"UPDATE {self._table.record} SET rows = %s WHERE attempt = %s "
                 "RETURNING to_regclass(%s)::oid::bigint".encode(),
-                [rows, self._attempt, self._database.table],
+                [rows, self._attempt, self._table.table],
             ).fetchone()
-        if found != (self._database.oid,):
+        if found != (self._table.oid,):
             raise TargetError(
-                f"{self._database.table} was dropped and made anew during this load",
+                f"{self._table.table} was dropped and made anew during this load",
                 hint="Run the same command again: it loads all files into the new table.",
             )
         return rows
@@ -179,7 +178,7 @@ class PostgresTransaction(PlainTransaction):
         chosen, action = names, "DO NOTHING"
         order = ""
         if self._on_conflict == REPLACE:
-            columns = self._database.key(self._connection)
+            columns = self._table.key(self._connection)
             key = ", ".join(map(identifier, columns))
             check_key_given(columns, self._columns)
             # Of rows with one key only one may be inserted: that which came last.
@@ -189,7 +188,7 @@ class PostgresTransaction(PlainTransaction):
             sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
             action = f"({key}) DO UPDATE SET {sets}" if sets else f"({key}) DO NOTHING"
         return self._connection.execute(
-            f"INSERT INTO {self._database.table} ({names}) SELECT {chosen} FROM pg_temp.{_ROWS}"
+            f"INSERT INTO {self._table.table} ({names}) SELECT {chosen} FROM pg_temp.{_ROWS}"
             f"{order} ON CONFLICT {action}".encode()
         ).rowcount
 
@@ -204,7 +203,7 @@ class PostgresTransaction(PlainTransaction):
                     "the connection to PostgreSQL was lost during COMMIT",
                     transient=True, code=NETWORK_ERROR,
                 ) from None  # fmt: skip
-            said = self._database.translate(error)
+            said = self._table.translate(error)
             if isinstance(said, RefusedRowError):
                 raise said from None  # a constraint that is checked at the end
             raise RolledBackError(said.message, transient=said.transient) from None
@@ -223,7 +222,7 @@ class PostgresTransaction(PlainTransaction):
         except psycopg.Error:
             connection.close()
         if connection.closed:
-            self._database.lost()
+            self._table.lost()
 
     def cancel(self) -> None:
         import psycopg
@@ -234,4 +233,4 @@ class PostgresTransaction(PlainTransaction):
     def release(self) -> None:
         self._rollback()
         if not self._connection.closed:
-            self._database.give_back(self._connection)
+            self._table.give_back(self._connection)
