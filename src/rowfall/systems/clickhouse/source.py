@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rowfall.core import sql, uri
-from rowfall.core.errors import RowfallError, SourceError
+from rowfall.core.errors import NotReachedError, RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
@@ -31,6 +31,7 @@ from rowfall.sources.cursor import Cursor, CursorSql, Overlap, Row
 from rowfall.sources.databases import digest, parse
 from rowfall.sources.key_ranges import WHOLE, Described, SourceColumn, cut, without
 from rowfall.sources.pipes import Streams
+from rowfall.stores.patience import Patience
 from rowfall.systems.clickhouse.codes import (
     QUERY_WAS_CANCELLED,
     REFUSED_USER,
@@ -362,18 +363,41 @@ class ClickHouse(Tables):
         user = at.login.user or os.environ.get("CLICKHOUSE_USER", "default")
         self._connections = Connections(Address(at.login.host, port, tls, user, at.login.password))
         self._status = StatementStatus(self._connections, {})
+        self._patience = Patience.of(options)
         if at.login.password:
             self.secrets = (at.login.password,)
 
     def ask(self, text: str) -> list[list[Any]]:
-        return read_rows(b"".join(self._answer(f"{text} FORMAT {ROWS_FORMAT}")))
+        return read_rows(b"".join(self._patiently(f"{text} FORMAT {ROWS_FORMAT}")))
 
     def blocks(self, text: str) -> Iterator[bytes]:
-        yield from self._answer(f"{text} FORMAT Native")
+        yield from self._patiently(f"{text} FORMAT Native")
 
     def close(self) -> None:
         super().close()
         self._connections.close()
+
+    def _patiently(self, text: str) -> Iterator[bytes]:
+        """Give the answer to a statement; a server that is away is asked again.
+
+        Raises:
+            SourceError: it stays away, breaks off behind the first rows, or has said why it fails:
+                another try is then for who reads.
+        """
+        waiting, began = self._patience.begin(), False
+        while True:
+            try:
+                for piece in self._answer(text):
+                    began = True
+                    yield piece
+            except SourceError as error:
+                away = isinstance(error, NotReachedError) or error.ask_after is not None
+                if began or not away:
+                    raise
+                waiting.after(error)
+            else:
+                self._patience.heard()
+                return
 
     def _answer(self, text: str) -> Iterator[bytes]:
         settings = {
@@ -389,9 +413,11 @@ class ClickHouse(Tables):
             if download.answer is not None:
                 self._status.check(download.answer)
         except Lost as lost:
-            raise SourceError(
-                f"cannot read {self.text}: {lost.cause}", hint=_AGAIN, transient=True
-            ) from None
+            # A proxy that is busy has answered.
+            made = NotReachedError if lost.ask_after is None else SourceError
+            away = made(f"cannot read {self.text}: {lost.cause}", hint=_AGAIN, transient=True)
+            away.ask_after = lost.ask_after
+            raise away from None
         except RowfallError as error:
             raise self._refused(error) from None
 
@@ -404,7 +430,9 @@ class ClickHouse(Tables):
             hint = "Name user and password in the address; or set CLICKHOUSE_PASSWORD."
         elif error.code in _NO_TABLE:
             hint = "See its databases with SHOW DATABASES."
-        return SourceError(
+        # What the server says has a code; it is not reached where there is none.
+        made = NotReachedError if error.transient and not error.code else SourceError
+        return made(
             f"cannot read {self.text}: {error.message[:500]}", hint=hint, code=error.code,
             transient=error.transient or error.code in _PASSING,
         )  # fmt: skip
