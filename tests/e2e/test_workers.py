@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import shutil
 import signal
@@ -46,10 +47,11 @@ def write_files(lake: Lake, files: int = FILES) -> None:
 
 
 # The leader is stopped in the middle of its first attempt: before it is inserted, and behind its
-# COMMIT and its ATTACH.
+# COMMIT, its ATTACH, and the line that says that it is loaded, so that only its staging is left.
 INSERTS = "rowfall.run.attempts:AttemptRunner._deliver"
 COMMITS = "rowfall.ledger.journal:Journal.commit"
 PUBLISHES = "rowfall.publish.tables:TableReceiver.publish"
+RECORDS = "rowfall.ledger.journal:Journal.loaded"
 SMALL = ("in/*.csv", "--attempt-bytes", "1")
 ROOT = Path(__file__).parents[2]
 KILLER = ROOT / "tests/faults/killer.py"
@@ -81,6 +83,16 @@ class Workers:
         side = "before" if at == INSERTS else "after"
         program = (sys.executable, str(KILLER), at, str(number), side)
         return self.load(*SMALL, program=program, SIGNAL=f"SIG{name}")
+
+    def hold(self, at: str) -> tuple[subprocess.Popen[str], Path]:
+        """Begin the load in a process that waits at a call until the FIFO is written to.
+
+        Unlike one that is stopped it gives signs of life.
+        """
+        held = self.lake.shell.folder / "held"
+        os.mkfifo(held)
+        program = (sys.executable, str(KILLER), at, "1", "before")
+        return self.load(*SMALL, program=program, HOLD=str(held)), held
 
     def join(self, name: str = "f", *args: str, **more: Any) -> subprocess.Popen[str]:
         return self.start("worker", name, "--json", *args, **more)
@@ -134,11 +146,11 @@ def workers(lake: Lake) -> Workers:
 @pytest.mark.long
 def test_a_worker_joins_a_load(workers: Workers) -> None:
     lake = workers.lake
-    # It holds a file, and is stopped: the other one loads all others, and waits for it.
-    first = workers.hurt("STOP", INSERTS)
+    # It holds a file for a while: the other one loads all others, and waits for it.
+    first, held = workers.hold(INSERTS)
     second = workers.join()
     wait_rows(lake, (FILES - 1) * ROWS)
-    first.send_signal(signal.SIGCONT)
+    held.write_text("")
     report, talk = ended(first)
     own, joined = ended(second)
     assert "other machines join this load by: rowfall worker f --to" in talk
@@ -160,9 +172,9 @@ def test_a_worker_joins_a_load(workers: Workers) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("at", [INSERTS, COMMITS, PUBLISHES])
+@pytest.mark.parametrize("at", [INSERTS, COMMITS, PUBLISHES, RECORDS])
 def test_the_leader_is_killed(workers: Workers, at: str) -> None:
-    """Behind its INSERT, its COMMIT, or the ATTACH: the other one loads the rest and reports."""
+    """The other one loads the rest and reports, and drops what is left."""
     lake = workers.lake
     first = workers.hurt("STOP", at)
     second = workers.join()
@@ -200,7 +212,7 @@ OTHER = (
 @pytest.mark.long
 def test_who_cannot_take_part_says_why(workers: Workers) -> None:
     lake, name = workers.lake, "in/f003.csv"
-    first = workers.hurt("STOP", INSERTS)
+    first, _ = workers.hold(INSERTS)
     wait_until(lambda: workers.plans() == 1, 60, "the plan")
     _, talk = ended(workers.join(program=OTHER), 2)
     assert f"load f is run by rowfall {rowfall.__version__} on" in talk

@@ -1,5 +1,7 @@
 """Runs ``rowfall`` and sends it a signal around one call of a function: SIGKILL, or that of SIGNAL.
 
+With HOLD, the path of a FIFO, the call waits until somebody writes to it; other threads go on.
+
 python killer.py MODULE:CLASS.METHOD NUMBER before|after load ...
 """
 
@@ -17,6 +19,14 @@ from rowfall.cli import main
 SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
 
 
+def strike() -> None:
+    held = os.environ.get("HOLD")
+    if held is None:
+        os.kill(os.getpid(), SIGNAL)
+    else:
+        open(held).close()
+
+
 def patch(named: str, number: int, side: str) -> None:
     module, _, path = named.partition(":")
     owner: Any = importlib.import_module(module)
@@ -28,10 +38,10 @@ def patch(named: str, number: int, side: str) -> None:
     def called(*args: Any, **more: Any) -> Any:
         mine = next(count) == number
         if mine and side == "before":
-            os.kill(os.getpid(), SIGNAL)
+            strike()
         found = call(*args, **more)
         if mine and side == "after":
-            os.kill(os.getpid(), SIGNAL)
+            strike()
         return found
 
     setattr(owner, name, called)

@@ -21,7 +21,7 @@ from rowfall.run.fleet import Worker
 from simulator.properties import ViolationError
 
 if TYPE_CHECKING:
-    from rowfall.contracts.destination import LoadRun, Session
+    from rowfall.contracts.destination import LoadRun, PreparedLoad, Session
     from rowfall.contracts.load import Done
     from rowfall.core.model import Plan
     from simulator.network import Connection
@@ -99,14 +99,17 @@ def join(world: World, process: Process, session: Session) -> Worker:
     return Worker(session, Team(tables, "f", patience=600.0))
 
 
-def end(world: World, worker: Worker, load: LoadRun, plan: Plan, done: Done, outcome: str) -> None:
+def end(
+    world: World, worker: Worker, load: LoadRun, plan: Plan, done: Done, prepared: PreparedLoad
+) -> None:
     """Let a worker end its part, and check the report of who leads."""
     counts = done.total
+    outcome = "partial" if counts.failures else "done"
     own = Report(
         load.id, outcome, "s", "t", "t", "", splits=len(plan.listing), splits_loaded=counts.loaded,
         rows=counts.amounts.rows, splits_failed=len(counts.failures), failures=counts.failures,
     )  # fmt: skip
-    report = worker.end(load, plan, own)
+    report = worker.end(load, plan, own, prepared)
     if report.workers and worker._plan is not None:
         world.reports += 1
         check_report(world, report, worker._plan.said)

@@ -209,7 +209,7 @@ def _load(
                 if problem is not None:
                     outcome = "failed"
                 elif worker is not None:
-                    fleet.end(world, worker, load, plan, done, outcome)
+                    fleet.end(world, worker, load, plan, done, prepared)
             finally:
                 if not process.killed:
                     load.ledger.end(load.id, outcome, "{}")

@@ -309,6 +309,13 @@ class PreparedLoad(Protocol):
     def cause(self, error: RowfallError) -> RowfallError:
         """Return the error to report: that the target is gone, where this caused ``error``."""
 
+    def end_dead(self) -> None:
+        """End what dead processes have left that loaded into this target, too.
+
+        Raises:
+            RowfallError: it is left to the next load.
+        """
+
     def finish(self, plan: Plan, done: Done) -> Finished:
         """Make visible what waits for the end of the load, and wait for what ``--wait`` names.
 

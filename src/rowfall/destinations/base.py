@@ -328,6 +328,9 @@ class BasePrepared:
     def cause(self, error: RowfallError) -> RowfallError:
         return error
 
+    def end_dead(self) -> None:
+        """Do nothing: nobody else leaves anything."""
+
     def finish(self, plan: Plan, done: Done) -> Finished:
         from rowfall.contracts.load import Finished
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from rowfall.contracts.destination import LoadRun, Session
+from rowfall.contracts.destination import LoadRun, PreparedLoad, Session
 from rowfall.core import units, uri
 from rowfall.core.errors import EngineError, RowfallError, SourceError, UsageError, headline
 from rowfall.core.events import AttemptPublished, Doing, Event, Note, Progressed, RunBegan
@@ -27,6 +27,7 @@ from rowfall.core.options import Options, changed
 from rowfall.core.results import Failure, Report, WorkerReport
 from rowfall.core.signals import check_stopped
 from rowfall.core.version import __version__
+from rowfall.ledger import leases
 from rowfall.ledger.pipeline_log import QUIT
 from rowfall.ledger.team import (
     BEAT_SECONDS,
@@ -298,7 +299,7 @@ class Worker:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def end(self, load: LoadRun, plan: Plan, report: Report) -> Report:
+    def end(self, load: LoadRun, plan: Plan, report: Report, prepared: PreparedLoad) -> Report:
         """Say what this process has loaded; return the report of all, where this process leads.
 
         Who leads waits for what the others have begun; the others wait until it has added up, so
@@ -316,7 +317,7 @@ class Worker:
             self._team.says(state=report.outcome)
             return report
         try:
-            return self._reported(load, plan, report)
+            return self._reported(load, plan, report, prepared)
         except EngineError as error:
             if error.transient:
                 raise
@@ -325,7 +326,9 @@ class Worker:
             load.emit(Note("warning", note))
             return replace(report, notes=(*report.notes, note))
 
-    def _reported(self, load: LoadRun, plan: Plan, report: Report) -> Report:
+    def _reported(
+        self, load: LoadRun, plan: Plan, report: Report, prepared: PreparedLoad
+    ) -> Report:
         self._team.sign(WORK)
         while True:
             state = self._team.look()
@@ -341,10 +344,28 @@ class Worker:
                     break
                 self._emit(Doing(f"waits for {_listed(working)}"))
             pause()
+        self._end_dead(load, prepared, state)
         found = self._added_up(load, plan, report, self._team.look())
         self._team.says(state=ENDED, led=True, outcome=found.outcome)
         self._team.sign(WORK)
         return found
+
+    def _end_dead(self, load: LoadRun, prepared: PreparedLoad, state: TeamState) -> None:
+        """Drop what workers have left that died between the record of an attempt and its end.
+
+        Nobody asks for its files again, so no lease tells of it, and no load may follow.
+        """
+        this = leases.this_process()
+        dead = [m.owner for m in state.members if m.state == LOST and not m.owner.startswith(this)]
+        if not dead:
+            return
+        for owner in dead:
+            leases.presume_ended(owner)
+        try:
+            prepared.end_dead()
+        except RowfallError as error:
+            why = headline(error.message)
+            load.emit(Note("warning", f"staging of dead workers stays until the next load: {why}"))
 
     def _added_up(self, load: LoadRun, plan: Plan, own: Report, state: TeamState) -> Report:
         """Return the report of all workers together: what each has loaded is on record."""

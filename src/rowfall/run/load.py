@@ -113,7 +113,7 @@ def run_next(
                 _mark(load, facts)
             report = make_report(load, facts, plan, done, finished)
             if worker is not None:
-                report = worker.end(load, plan, report)
+                report = worker.end(load, plan, report, prepared)
             if session.options.after_load != NOTHING:
                 from rowfall.run.after import clear_loaded
 

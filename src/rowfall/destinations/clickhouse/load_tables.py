@@ -61,6 +61,11 @@ class LoadTables:
             given, self.leases, self.recovery, writers, own, together=self.together
         )
 
+    def end_dead(self) -> None:
+        """End what dead processes have staged for these tables, or left of what is published."""
+        if self.recovery is not None:
+            self.recovery.end_all()
+
     def cause(self, error: RowfallError) -> RowfallError:
         """Return the error to report: that the target is gone, where this caused ``error``."""
         if isinstance(error, EngineError) and error.code in GONE:
