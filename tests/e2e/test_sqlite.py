@@ -40,6 +40,15 @@ def test_the_only_table_of_a_file(shell: Shell, file: Path) -> None:
     assert shell.rows("SELECT count(), uniqExact(id), max(id) FROM shop") == [[1002, 1002, 1002]]
 
 
+def test_an_empty_table_is_loaded_when_rows_have_come(shell: Shell) -> None:
+    """Also one whose rows have no numbers, so that nothing tells the new ones from none."""
+    with sqlite_at(shell.folder / "kv.db") as made:
+        made.execute("CREATE TABLE kv (k TEXT PRIMARY KEY, v) WITHOUT ROWID")
+        shell.ok("load", "kv.db")
+        made.execute("INSERT INTO kv VALUES ('a', 1)")
+    assert shell.ok("load", "kv.db", "--json").document["rows"] == 1
+
+
 @pytest.mark.long
 def test_what_is_no_table_of_a_file(shell: Shell, file: Path) -> None:
     with sqlite_at(file) as shop:

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 from rowfall.core.errors import RowfallError
+from rowfall.core.units import parse_duration
+
+# A process that holds the file ends when it likes; asking takes 1 ms.
+_RETRY_SECONDS = 0.2
+
+
+def open_when_free(
+    connect: Callable[[], Any], held: Callable[[Exception], object], patience: str
+) -> Any:
+    """Open a file, again and again while another process holds it and patience lasts.
+
+    Args:
+        held: tells by an error whether another process holds the file.
+        patience: as ``--patience`` has it.
+
+    Raises:
+        Exception: the last error.
+    """
+    deadline = time.monotonic() + parse_duration(patience)
+    while True:
+        try:
+            return connect()
+        except Exception as error:
+            if not held(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_SECONDS)
 
 
 class OpenFile:

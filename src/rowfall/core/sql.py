@@ -13,6 +13,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
+from rowfall.core.type_names import NestedForms
 
 _SETTING_NAME = regex(r"[a-z][a-z0-9_]*\Z")
 _OF_SYSTEM = frozenset(("system", "information_schema", "INFORMATION_SCHEMA"))
@@ -29,6 +30,10 @@ def name(identifier: str) -> str:
     if not identifier or "\0" in identifier:
         raise UsageError(f"{identifier!r} is not a name for a table or column")
     return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+NESTED = NestedForms("Array(%s)", "Map(%s, %s)", "Tuple(%s)", name)
+"""How the engine writes nested types."""
 
 
 def bare_name(identifier: str) -> str:

@@ -137,26 +137,43 @@ def element_names(arguments_: str) -> list[str]:
     ]
 
 
-def in_other_words(
-    type_: str, leaf: Callable[[Type], str], forms: tuple[str, str, str],
-    quote: Callable[[str], str],
-) -> str:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class NestedForms:
+    """How a system writes nested types: arrays, maps and tuples, and the names of elements."""
+
+    array: str
+    map: str
+    tuple: str
+    quote: Callable[[str], str]
+
+    def of(self, base: str, types: Iterable[str], names: Iterable[str] = ()) -> str:
+        """Return a nested type.
+
+        Args:
+            base: ``Array``, ``Map`` or ``Tuple``. ``types``: what it is made of.
+            names: of the elements of a tuple.
+        """
+        if base != "Tuple":
+            return (self.map if base == "Map" else self.array) % tuple(types)
+        named = zip(map(self.quote, names), types, strict=True)
+        return self.tuple % ", ".join(f"{name} {type_}" for name, type_ in named)
+
+
+def in_other_words(type_: str, leaf: Callable[[Type], str], forms: NestedForms) -> str:
     """Return a type in the words of another system.
 
     Args:
         leaf: gives those of a type that is not nested.
-        forms: of arrays, maps and tuples. ``quote``: of the names of elements.
     """
     found = parse_type(type_)
     if found.base in ("Array", "Map"):
-        inner = (in_other_words(t, leaf, forms, quote) for t in arguments(found.args))
-        return forms[found.base == "Map"] % tuple(inner)
+        inner = (in_other_words(t, leaf, forms) for t in arguments(found.args))
+        return forms.of(found.base, inner)
     if found.base not in ("Tuple", "Nested"):
         return leaf(found)
-    types = (in_other_words(t, leaf, forms, quote) for t in elements(found.args))
-    names = map(quote, element_names(found.args))
-    one = forms[2] % ", ".join(f"{name} {t}" for name, t in zip(names, types, strict=True))
-    return forms[0] % one if found.base == "Nested" else one
+    types = (in_other_words(t, leaf, forms) for t in elements(found.args))
+    one = forms.of("Tuple", types, element_names(found.args))
+    return forms.array % one if found.base == "Nested" else one
 
 
 def enum_names(arguments_: str) -> list[str]:

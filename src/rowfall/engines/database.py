@@ -94,6 +94,18 @@ class RefusedRowError(DataError):
     row: int | None = None
     sent_row: int | None = None
 
+    @classmethod
+    def of(
+        cls, said: str, column: str | None, value: str | None, *, key: bool = False
+    ) -> RefusedRowError:
+        """Return the error with what the database said.
+
+        Args:
+            key: a row with the same key is there.
+        """
+        hint = KEY_HINT if key else "Correct the data, or change the table."
+        return cls(said, uri="", column=column, value=value, hint=hint)
+
 
 class TakenError(TargetError):
     """Another load has committed some of the same splits meanwhile.

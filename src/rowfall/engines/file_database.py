@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -18,8 +19,10 @@ from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageErr
 from rowfall.core.listing import MARK
 from rowfall.core.open_file import OpenFile
 from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.patterns import regex
 from rowfall.core.server_address import ServerAt
-from rowfall.core.sqltext import SqlText, identifier, literal
+from rowfall.core.sqltext import SqlText, identifier, literal, qualified
+from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
     RECORD,
@@ -32,6 +35,12 @@ from rowfall.engines.database import (
 )
 
 _KEPT = "_rowfall_kept"
+# The catalogue as the standard has it: what, and of which tables and views of a schema.
+_TABLES = (
+    "SELECT {} FROM information_schema.tables WHERE table_catalog = current_database() AND "
+    "table_schema = ? AND {}"
+)
+_ID = regex(r"\[rowfall ([0-9a-f]{16})\]")
 GATHERS = "_rowfall_gathers_"
 """Beginning of the name of a table beside the target; the id of the load and the target follow."""
 # A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
@@ -84,16 +93,12 @@ class FileDatabase(Transactions):
         """Turn errors of the driver into ours."""
 
     @abstractmethod
-    def kind_of(self, table: str) -> str:
-        """Return ``table`` or what else there is by a name in the schema; "" for nothing."""
+    def existing_table(self) -> ExistingTable | None:
+        """Return the definition of the table; None where there is none."""
 
     @abstractmethod
-    def id_of(self, table: str) -> str:
-        """Return the id of a table of the schema; "" for none."""
-
-    @abstractmethod
-    def give_id(self, cursor: Any, table: str) -> None:
-        """Give a table an id where it has none, that goes with it."""
+    def comment_of(self, table: str) -> str:
+        """Return the comment of a table of the schema; "" for none."""
 
     @abstractmethod
     def make_beside(self, cursor: Any, name: str) -> None:
@@ -102,14 +107,6 @@ class FileDatabase(Transactions):
     @abstractmethod
     def take_place(self, cursor: Any, name: str) -> None:
         """Put a table that was made so into the place of the target, with all that hangs on it."""
-
-    @abstractmethod
-    def named(self, prefix: str) -> list[str]:
-        """Return the tables of the schema whose names begin so."""
-
-    @abstractmethod
-    def filled(self) -> list[str]:
-        """Return the columns of the table that an INSERT may name."""
 
     @abstractmethod
     def key(self) -> tuple[str, ...]:
@@ -143,6 +140,43 @@ class FileDatabase(Transactions):
                 f"{self.name} is a {kind}, and rows are loaded into tables",
                 hint="Name another one with --table.",
             )
+
+    def kind_of(self, table: str) -> str:
+        """Return ``table`` or what else there is by a name in the schema; "" for nothing."""
+        found = self.rows(_TABLES.format("table_type", "table_name = ?"), self.schema, table)
+        return str(found[0][0]).removeprefix("BASE ").lower() if found else ""
+
+    def named(self, prefix: str) -> list[str]:
+        """Return the tables of the schema whose names begin so."""
+        begins = f"table_type = 'BASE TABLE' AND left(table_name, {len(prefix)}) = ?"
+        asked = _TABLES.format("table_name", begins)
+        return [str(name) for (name,) in self.rows(asked, self.schema, prefix)]
+
+    def id_of(self, table: str) -> str:
+        """Return the id of a table of the schema; "" for none.
+
+        It is in the comment of the table, with which it goes: numbers that a file has for its
+        tables may be others each time that it is opened.
+        """
+        found = _ID.search(self.comment_of(table))
+        return found[1] if found else ""
+
+    def give_id(self, cursor: Any, table: str) -> None:
+        """Give a table an id where it has none."""
+        if not self.id_of(table):
+            text = f"{self.comment_of(table)} [rowfall {uuid.uuid4().hex[:16]}]".strip()
+            at = qualified(self.schema, table)
+            cursor.execute(f"COMMENT ON TABLE {at} IS {literal(text)}")
+
+    def comment_with_id_of(self, other: str) -> str:
+        """Return the comment of the target, with the id of another table instead of its own."""
+        own = _ID.sub("", self.comment_of(self.bare)).strip()
+        return f"{own} {self.comment_of(other)}".strip()
+
+    def filled(self) -> list[str]:
+        """Return the columns of the table that an INSERT may name."""
+        found = self.existing_table()
+        return [name for name, _, made in found.columns if not made] if found else []
 
     def table_id(self) -> str:
         return self.id_of(self.bare)

@@ -595,6 +595,8 @@ class DatabaseSource(Streams, ABC):
 def _way(found: Described, query: str) -> str:
     """Return a line for the plan: the reading of a table, and what a later run loads of it."""
     name = "the query" if query else found.name
+    if found.key is None and not found.ranges:
+        return f"{name} is empty; a later run loads what comes"
     if found.key is None:
         later = "a later run does not load it into a table again"
         return f"{name} is read as one stream: {found.why}; {later}"

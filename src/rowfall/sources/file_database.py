@@ -5,28 +5,47 @@ The file is open for reading while a load runs, so all ranges of a table are of 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import SourceError
 from rowfall.core.file_databases import located
 from rowfall.core.listing import Split
 from rowfall.core.open_file import OpenFile
 from rowfall.core.options import Options
 from rowfall.core.tables import FoundTable
 from rowfall.sources.base import Source
+from rowfall.sources.cursor import Cursor
 from rowfall.sources.databases import (
     DatabaseSource,
     check_no_file_options,
+    digest,
+    no_key,
+    no_table,
     one_table,
+    only_table,
     parse_file,
     with_table,
 )
-from rowfall.sources.key_ranges import BLOCKS, Described, Key, KeyKind, RowNumber, cut
+from rowfall.sources.key_ranges import (
+    BLOCKS,
+    UNINDEXED_RANGES,
+    WHOLE,
+    Described,
+    Key,
+    KeyKind,
+    RowNumber,
+    SourceColumn,
+    count_ranges,
+    cut,
+)
 from rowfall.sources.many import SeparateTables
 
 SCHEMA = "main"
@@ -39,21 +58,60 @@ class FileReader:
 
     Attributes:
         scheme: of its address. ``parameters``: of that.
-        connect: opens it. ``translated``: turns errors into ours; it takes the address as typed,
-            the path, and whether a query of the user runs.
+        connect: opens it. ``errors``: class of its driver's errors.
+        said: text and hint of one of these, which concerns the file with a path.
+        shell: where a query can be tried.
+        passing: words in the text of an error after which another try may help.
     """
 
     scheme: str
     parameters: tuple[str, ...]
     connect: Callable[[str, Options], Any]
-    translated: Callable[[str, str, bool], AbstractContextManager[None]]
+    errors: Callable[[], type[Exception]]
+    said: Callable[[Exception, str], tuple[str, str | None]]
+    shell: str
+    passing: tuple[str, ...] = ()
 
     def open(self, text: str, path: str, options: Options) -> OpenFile:
         """Return a file, opened at its first question."""
         query = bool((options.query or "").strip().rstrip(";"))
         return OpenFile(
-            lambda: self.connect(path, options), lambda: self.translated(text, path, query)
+            lambda: self.connect(path, options), lambda: self._translated(text, path, query)
         )
+
+    @contextlib.contextmanager
+    def _translated(self, text: str, path: str, query: bool) -> Iterator[None]:
+        try:
+            yield
+        except self.errors() as error:
+            message, hint = self.said(error, path)
+            hint = hint or (f"Try the query in {self.shell}." if query else None)
+            passes = any(word in message for word in self.passing)
+            raise SourceError(
+                f"cannot read {text}: {message}", hint=hint, transient=passes
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TableInCatalogue:
+    """A table or view as the catalogue of its file has it.
+
+    Attributes:
+        kind: ``table``, or what else it is. ``statement``: that made it; "" where rows of another
+            one by that name are the same.
+        rows: about. ``primary``: columns of its primary key.
+        cuts: columns that it can be cut by; ``first``: the one that is taken where none is asked
+            for, "" for none. ``uncut``: why it cannot be cut at all; "" where it can.
+    """
+
+    kind: str
+    statement: str
+    columns: tuple[SourceColumn, ...]
+    rows: int = 0
+    primary: tuple[str, ...] = ()
+    cuts: Sequence[str] = ()
+    first: str = ""
+    uncut: str = ""
 
 
 class FileDatabaseSource(DatabaseSource):
@@ -84,8 +142,78 @@ class FileDatabaseSource(DatabaseSource):
     def relation_text(self) -> str:
         return self._relation
 
-    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+    def ask(self, query: str) -> Sequence[Sequence[Any]]:
         return self._file.rows(query)
+
+    # --- what a system says -----------------------------------------------------------------------
+
+    @abstractmethod
+    def tables(self) -> list[str]:
+        """Return the names of the tables and views that an address may mean."""
+
+    @abstractmethod
+    def columns_of_query(self) -> tuple[SourceColumn, ...]:
+        """Return the columns of the query, and make ``_relation`` what is read of it."""
+
+    @abstractmethod
+    def look_up(self, table: str) -> TableInCatalogue | None:
+        """Ask the catalogue about a table or view, and make ``_relation`` what is read of it.
+
+        Returns:
+            None where there is none of that name.
+        """
+
+    @abstractmethod
+    def cut_by_key(self, found: Described, name: str, count: int) -> Described:
+        """Return a table cut by an integer: its key, or the one that was asked for."""
+
+    @abstractmethod
+    def cut_by_place(self, found: Described, count: int) -> Described:
+        """Return a table cut by the numbers of its rows, which change as the table is changed."""
+
+    def spread(self, found: Described, text: str) -> list[Any]:
+        """Return values of an SQL text from all over the table; [] where nobody can tell."""
+        return []
+
+    # --- what they share --------------------------------------------------------------------------
+
+    def describe(self) -> Described:
+        at = self.address
+        if self.query:
+            columns = self.columns_of_query()
+            return Described("", digest(self.query), columns, 0, None, "a query")
+        table = self._table = at.table or only_table(at, self.tables())
+        made = self.look_up(table)
+        if made is None:
+            raise no_table(at, table, self.tables())
+        version = blake2b(made.statement.encode(), digest_size=8).hexdigest()
+        found = Described(
+            f"{at.schema}.{table}", version if made.statement else "", made.columns, made.rows,
+            None, "", WHOLE, made.primary,
+        )  # fmt: skip
+        if made.kind != "table":
+            return replace(found, why=f"{table} is a {made.kind}")
+        if self.options.cursor is not None:
+            return found
+        if not self.ask(f"SELECT 1 FROM {self._relation} LIMIT 1"):
+            return replace(found, ranges=())  # so that a later run loads what comes
+        if made.uncut:
+            return replace(found, why=made.uncut)
+        count, wanted = count_ranges(self._bytes(found)), at.key or made.first
+        if wanted in made.cuts:
+            return self.cut_by_key(found, wanted, count)
+        if at.key:
+            raise no_key(at, made.cuts)
+        return self.cut_by_place(found, count)
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """Cut by a sample, see :mod:`rowfall.sources.following`."""
+        count = min(count_ranges(self._bytes(found)), UNINDEXED_RANGES)
+        if count < 2 or self.query or not self._table:
+            return [(0, cursor.end)]
+        texts = self.spread(found, cursor.sql.text.format(x=cursor.key.sql))
+        values = [None if text is None else cursor.key.number(text) for text in texts]
+        return cut(values, count, cursor.end)
 
     def _rows_of(self, split: Split, columns: str, order: str = "") -> str:
         """Return the SELECT of columns of a range; in an order, where its SQL is given."""

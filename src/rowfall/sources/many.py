@@ -36,8 +36,8 @@ REGISTRY = {
     "clickhouse": "systems.clickhouse.tables:ClickHouseTableSet",
     "clickhouses": "systems.clickhouse.tables:ClickHouseTableSet",
     "folder": "systems.clickhouse.tables:DataFolderTables",
-    "duckdb": "systems.duckdb.tables:DuckDBTables",
-    "sqlite": "systems.sqlite.tables:SQLiteTables",
+    "duckdb": "systems.duckdb.source:DuckDBTables",
+    "sqlite": "systems.sqlite.source:SQLiteTables",
     "postgresql": "systems.postgresql.tables:PostgresTables",
     "postgres": "systems.postgresql.tables:PostgresTables",
 }

@@ -31,7 +31,7 @@ def arrow_type(type_: str) -> str:
             sent = "Float32"
         return f"Nullable({sent})" if found.nullable else sent
 
-    return in_other_words(type_, leaf, ("Array(%s)", "Map(%s, %s)", "Tuple(%s)"), sql.name)
+    return in_other_words(type_, leaf, sql.NESTED)
 
 
 class ArrowFileTable(TableInFile):

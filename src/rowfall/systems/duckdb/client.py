@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import time
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from rowfall.core import extras
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.machine import total_memory, usable_cores
-from rowfall.core.open_file import OpenFile
+from rowfall.core.open_file import OpenFile, open_when_free
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
-from rowfall.core.units import parse_duration, parse_size
+from rowfall.core.units import parse_size
 from rowfall.sources.file_database import FileReader
 
 ABOUT = (
@@ -35,8 +32,6 @@ ROWS = 122_880
 """Of a row group, and of a batch."""
 # Of all memory of a load: the engine has the rest. Less does not hold the row groups of a thread.
 _SHARE, _LEAST_MEMORY = 4, 128 << 20
-# A process that holds the file ends when it likes; asking takes 1 ms.
-_RETRY_SECONDS = 0.2
 _HOLDER = regex(r"Conflicting lock is held in (.*?) \(PID (\d+)\)")
 _HINTS = (
     ("No such file", "Check the path, and that its folder is there."),
@@ -81,7 +76,6 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
         RowfallError: it cannot be opened.
     """
     duckdb = driver()
-    deadline = time.monotonic() + parse_duration(options.patience)
     memory = parse_size(options.memory) if options.memory else total_memory() // 2
     config = {
         "threads": str(options.threads or usable_cores()),
@@ -91,24 +85,22 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
         # Rows have an order where one has the key of another; to keep it takes memory.
         "preserve_insertion_order": str(options.on_conflict != ERROR).lower(),
     }
-    while True:
-        try:
-            connection = duckdb.connect(path, read_only=read_only, config=config)
-            connection.execute("SET TimeZone = 'UTC'")
-            return connection
-        except duckdb.Error as error:
-            holder = _HOLDER.search(str(error))
-            if holder is None:
-                hint = next((hint for word, hint in _HINTS if word in str(error)), None)
-                raise kind(f"cannot open {path}: {said(error)}", hint=hint) from None
-            if time.monotonic() < deadline:
-                time.sleep(_RETRY_SECONDS)
-                continue
+    try:
+        connection = open_when_free(
+            lambda: duckdb.connect(path, read_only=read_only, config=config),
+            lambda error: _HOLDER.search(str(error)), options.patience,
+        )  # fmt: skip
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
+    except duckdb.Error as error:
+        if holder := _HOLDER.search(str(error)):
             raise kind(
                 f"{path} is held by process {holder[2]} ({os.path.basename(holder[1])}), and "
                 "DuckDB lets one process write, or several read",
                 hint=f"End it, or wait longer: --patience 10m. What it is: ps -p {holder[2]}",
             ) from None
+        hint = next((hint for word, hint in _HINTS if word in str(error)), None)
+        raise kind(f"cannot open {path}: {said(error)}", hint=hint) from None
 
 
 def columns_of(file: OpenFile, query: str) -> dict[str, Any]:
@@ -118,16 +110,8 @@ def columns_of(file: OpenFile, query: str) -> dict[str, Any]:
         return dict(zip(found.columns, found.types, strict=True))
 
 
-@contextlib.contextmanager
-def _translated(text: str, path: str, query: bool) -> Iterator[None]:
-    try:
-        yield
-    except driver().Error as error:
-        hint = "Try the query in DuckDB." if query else None
-        raise SourceError(f"cannot read {text}: {said(error)}", hint=hint) from error
-
-
 READER = FileReader(
     "duckdb", ("schema", "table", "key"),
-    lambda path, options: connect(path, options, SourceError, read_only=True), _translated,
+    lambda path, options: connect(path, options, SourceError, read_only=True),
+    lambda: driver().Error, lambda error, path: (said(error), None), "DuckDB",
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.engines.arrow_rows import TextBatches
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import KEY_HINT, RefusedRowError, Result
+from rowfall.engines.database import RefusedRowError, Result
 from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
 from rowfall.systems.duckdb.client import (
@@ -27,11 +26,8 @@ from rowfall.systems.duckdb.client import (
 )
 from rowfall.systems.duckdb.types import read_type, select
 
-# In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
-_ID = regex(r"\[rowfall ([0-9a-f]{16})\]")
 # What comes before the columns in the text of a table.
 _CREATE = regex(r'\ACREATE TABLE (?:(?:"(?:[^"]|"")*"|[^\s".(]+)\.?)+\s*(?=\()')
-_IN_SCHEMA = "database_name = current_database() AND schema_name = ?"
 _FULL = ("No space left", "File too large", "Input/output error")
 _DEPENDS_HINT = (
     "Drop the foreign key that names the table, or replace rows by their key: --upsert KEY"
@@ -72,11 +68,9 @@ class DuckDBDatabase(FileDatabase):
             hanging = _DEPENDS_HINT if "main key table" in text else None
             return TargetError(f"DuckDB refuses: {text}", hint=hanging)
         key, null = _KEY.search(text), _NOT_NULL.search(text)
-        refused = RefusedRowError(
-            f"DuckDB refuses a row of {self.name}: {text}", uri="",
-            column=key[1] if key else null[1] if null else None, value=key[2] if key else None,
-            hint=KEY_HINT if key else "Correct the data, or change the table.",
-        )  # fmt: skip
+        column = key[1] if key else null[1] if null else None
+        text = f"DuckDB refuses a row of {self.name}: {text}"
+        refused = RefusedRowError.of(text, column, key[2] if key else None, key=bool(key))
         refused.condition = "isNull({})" if null else ""
         return refused
 
@@ -85,12 +79,6 @@ class DuckDBDatabase(FileDatabase):
     def _catalogue(self, what: str, of: str, table: str, more: str = "") -> list[Any]:
         """Return rows of the catalogue about a table of the schema."""
         return self.rows(ABOUT.format(what, of, "table", more), self.schema, table)
-
-    def kind_of(self, table: str) -> str:
-        for kind in ("table", "view"):
-            if self.rows(ABOUT.format("1", f"{kind}s", kind, ""), self.schema, table):
-                return kind
-        return ""
 
     def existing_table(self) -> ExistingTable | None:
         what = "column_name, is_nullable, is_generated"
@@ -111,41 +99,22 @@ class DuckDBDatabase(FileDatabase):
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         return [_taken(type_, nullable=False) for type_ in self.types(listed).values()]
 
-    def id_of(self, table: str) -> str:
-        found = _ID.search(self._described(table)[0])
-        return found[1] if found else ""
-
-    def _described(self, table: str) -> tuple[str, str]:
-        """Return comment and CREATE TABLE of a table; "" for none."""
-        found = self._catalogue("coalesce(comment, ''), sql", "tables", table)
-        return (str(found[0][0]), str(found[0][1])) if found else ("", "")
-
-    def give_id(self, cursor: Any, table: str) -> None:
-        if not self.id_of(table):
-            text = f"{self._described(table)[0]} [rowfall {uuid.uuid4().hex[:16]}]".strip()
-            at = qualified(self.schema, table)
-            cursor.execute(f"COMMENT ON TABLE {at} IS {literal(text)}")
-
-    def named(self, prefix: str) -> list[str]:
-        asked = f"SELECT table_name FROM duckdb_tables() WHERE {_IN_SCHEMA} AND starts_with"
-        return [str(n) for (n,) in self.rows(f"{asked}(table_name, ?)", self.schema, prefix)]
-
-    def filled(self) -> list[str]:
-        found = self.existing_table()
-        return [name for name, _, made in found.columns if not made] if found else []
+    def comment_of(self, table: str) -> str:
+        found = self._catalogue("coalesce(comment, '')", "tables", table)
+        return str(found[0][0]) if found else ""
 
     def make_beside(self, cursor: Any, name: str) -> None:
-        columns = _CREATE.sub("", self._described(self.bare)[1])
+        ((made,),) = self._catalogue("sql", "tables", self.bare)
+        columns = _CREATE.sub("", made)
         at = qualified(self.schema, name)
         cursor.execute(f"CREATE TABLE IF NOT EXISTS {at} {columns}")
 
     def take_place(self, cursor: Any, name: str) -> None:
-        at, (own, _), (new, _) = self.table, self._described(self.bare), self._described(name)
+        at, comment = self.table, self.comment_with_id_of(name)
         indexes = self._catalogue("sql", "indexes", self.bare, "AND sql IS NOT NULL")
         after = [str(made) for (made,) in indexes]
         told = self._catalogue("column_name, comment", "columns", self.bare, "AND comment <> ''")
         after += [f"COMMENT ON COLUMN {at}.{identifier(c)} IS {literal(text)}" for c, text in told]
-        comment = f"{_ID.sub('', own).strip()} {new}".strip()
         for statement in (
             f"DROP TABLE {at}",
             f"ALTER TABLE {qualified(self.schema, name)} RENAME TO {identifier(self.bare)}",

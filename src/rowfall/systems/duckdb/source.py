@@ -15,21 +15,13 @@ from typing import Any
 
 from rowfall.core.listing import Split
 from rowfall.core.sqltext import identifier, literal, qualified
+from rowfall.core.tables import TABLE, FoundTable
 from rowfall.core.type_names import parse_type
 from rowfall.sources.arrow_database import ArrowDatabaseSource
-from rowfall.sources.cursor import Cursor, CursorSql
-from rowfall.sources.databases import digest, no_key, no_table, no_type, only_table
-from rowfall.sources.file_database import FileDatabaseSource
-from rowfall.sources.key_ranges import (
-    UNINDEXED_RANGES,
-    WHOLE,
-    Described,
-    Key,
-    KeyKind,
-    SourceColumn,
-    count_ranges,
-    cut,
-)
+from rowfall.sources.cursor import CursorSql
+from rowfall.sources.databases import no_type
+from rowfall.sources.file_database import SCHEMA, FileDatabaseSource, TableInCatalogue, TablesInFile
+from rowfall.sources.key_ranges import Described, Key, KeyKind, SourceColumn
 from rowfall.systems.duckdb.client import (
     ABOUT,
     LIST_TABLES,
@@ -54,47 +46,35 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
 
     _reader = READER
 
-    def describe(self) -> Described:
-        at = self.address
-        if self.query:
-            self._relation = f"({self.query}\n) AS q"
-            return Described("", digest(self.query), self._columns({}), 0, None, "a query")
-        table = self._table = at.table or only_table(at, self._tables())
+    def columns_of_query(self) -> tuple[SourceColumn, ...]:
+        self._relation = f"({self.query}\n) AS q"
+        return self._columns({})
+
+    def look_up(self, table: str) -> TableInCatalogue | None:
         rows = self._ask("column_name, column_default, is_nullable", "columns")
         if not rows:
-            raise no_table(at, table, self._tables())
-        self._relation = qualified(at.schema, table)
+            return None
+        self._relation = qualified(self.address.schema, table)
         columns = self._columns({name: bool(null) for name, _, null in rows})
-        name = f"{at.schema}.{table}"
         made = self._ask("sql, estimated_size", "tables")
         if not made:
-            return Described(name, "", columns, 0, None, f"{table} is a view")
+            return TableInCatalogue("view", "", columns)
         keys = self._ask("constraint_column_names", "constraints", _PRIMARY)
         order = tuple(keys[0][0]) if keys else ()
-        version = blake2b(str(made[0][0]).encode(), digest_size=8).hexdigest()
-        found = Described(name, version, columns, int(made[0][1]), None, "", (), order)
-        if self.options.cursor is not None:
-            return replace(found, ranges=WHOLE)
-        if not self.ask(f"SELECT 1 FROM {self._relation} LIMIT 1"):
-            return found  # so that a later run loads what comes
-        if "rowid" in (column.name.lower() for column in columns):  # it hides the numbers of rows
-            return replace(found, why="it has a column rowid", ranges=WHOLE)
-        count = count_ranges(self._bytes(found))
-        wanted = at.key or (order[0] if len(order) == 1 else "")
-        keyed = [c.name for c in columns if c.reason.removesuffix(_OF).lower() in KEYS]
-        if wanted in keyed:
-            default = next((str(d) for n, d, _ in rows if n == wanted), "")
-            return self._cut_by_key(found, wanted, count, default)
-        if at.key:
-            raise no_key(at, keyed)
-        return self._cut_by_place(found, count)
+        self._numbered = {name for name, default, _ in rows if str(default).startswith("nextval(")}
+        hidden = "rowid" in (column.name.lower() for column in columns)
+        return TableInCatalogue(
+            "table", str(made[0][0]), columns, int(made[0][1]), order,
+            [c.name for c in columns if c.reason.removesuffix(_OF).lower() in KEYS],
+            order[0] if len(order) == 1 else "", "it has a column rowid" if hidden else "",
+        )  # fmt: skip
 
     def _ask(self, what: str, of: str, more: str = "") -> list[Any]:
         """Return rows of the catalogue about the table."""
         asked = ABOUT.format(what, of, "table", more)
         return self._file.rows(asked, self.address.schema, self._table)
 
-    def _tables(self) -> list[str]:
+    def tables(self) -> list[str]:
         listed = [*self.ask(LIST_TABLES), *self.ask(LIST_VIEWS)]
         return sorted(name for schema, name, _, _ in listed if schema == self.address.schema)
 
@@ -120,25 +100,23 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
             raise no_type(self.address, bad, f"SELECT * REPLACE ({casts}) FROM {self._relation}")
         return tuple(columns)
 
-    def _cut_by_key(self, found: Described, name: str, count: int, default: str) -> Described:
-        """Return a table cut by an integer: its key, or the one that was asked for."""
+    def cut_by_key(self, found: Described, name: str, count: int) -> Described:
         sql = identifier(name)
         ((high,),) = self.ask(f"SELECT max({sql}) FROM {self._relation}")
-        grows = default.startswith("nextval(")
-        key = Key(name, sql, KeyKind.INTEGER, grows, nullable=name not in found.order_by)
-        values = self._sample(found, sql) if count > 1 else []
+        grows, nullable = name in self._numbered, name not in found.order_by
+        key = Key(name, sql, KeyKind.INTEGER, grows, nullable=nullable)
+        values = self.spread(found, sql) if count > 1 else []
         if any(a > b for a, b in itertools.pairwise(v for v in values if v is not None)):
             count = min(count, _SCATTERED)
         return self._cut_by(found, key, high, map(key.number, values), count)
 
-    def _sample(self, found: Described, sql: str) -> list[Any]:
-        """Return values from all over the table, in its order."""
+    def spread(self, found: Described, text: str) -> list[Any]:
+        """Return values of an SQL text from all over the table, in its order."""
         where = f"rowid % {max(1, found.rows // _SAMPLE)} = 0"
-        asked = f"SELECT {sql} FROM {self._relation} WHERE {where} ORDER BY rowid"
+        asked = f"SELECT {text} FROM {self._relation} WHERE {where} ORDER BY rowid"
         return [value for (value,) in self.ask(asked)]
 
-    def _cut_by_place(self, found: Described, count: int) -> Described:
-        """Return a table cut by the numbers of its rows, which change as the table is changed."""
+    def cut_by_place(self, found: Described, count: int) -> Described:
         ((last,),) = self.ask(f"SELECT max(rowid) FROM {self._relation}")
         ((state,),) = self.ask(
             "SELECT string_agg(concat_ws(',', row_group_id, column_path, segment_id, start, count, "
@@ -167,15 +145,6 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         sql, shown = identifier(column.name), column.reason.removesuffix(_OF)
         return sql, f"{sql}::VARCHAR", f"::{shown}"
 
-    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
-        """Cut by a sample or by estimates, see :mod:`rowfall.sources.following`."""
-        count = min(count_ranges(self._bytes(found)), UNINDEXED_RANGES)
-        if count < 2 or self.query or not self._table:
-            return [(0, cursor.end)]
-        texts = self._sample(found, cursor.sql.text.format(x=cursor.key.sql))
-        values = [None if text is None else cursor.key.number(text) for text in texts]
-        return cut(values, count, cursor.end)
-
     # --- rows -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -185,3 +154,17 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         # Closed, as an error's traceback would keep it, and with it the file.
         with self._file.asking() as cursor, cursor.sql(query).to_arrow_reader(ROWS) as reader:
             yield reader
+
+
+class DuckDBTables(TablesInFile):
+    """The tables and views of one file; nobody can write into it while it is open for reading."""
+
+    _MOMENT = "all tables are of one moment: nobody can write into the file while it is read"
+    _reader, _source = READER, DuckDBSource
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        return [
+            FoundTable(schema, name, kind, rows=rows, visible=schema == SCHEMA)
+            for kind, query in ((TABLE, LIST_TABLES), ("view", LIST_VIEWS))
+            for schema, name, rows, _ in self._file.rows(query)
+        ]

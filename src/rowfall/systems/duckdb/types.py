@@ -6,7 +6,7 @@ from typing import Any
 
 from rowfall.core import sql as engine_sql
 from rowfall.core.sqltext import identifier, literal
-from rowfall.core.type_names import SECOND_DIGITS, Type, enum_names, in_other_words
+from rowfall.core.type_names import SECOND_DIGITS, NestedForms, Type, enum_names, in_other_words
 from rowfall.sources.databases import or_null
 
 _TEXT = "VARCHAR"
@@ -39,6 +39,8 @@ _DECLARED = {
     "Dynamic": "JSON", "FixedString": "BLOB",
 }  # fmt: skip
 _MOST_DIGITS = 38
+_NESTED = {"list": "Array", "array": "Array", "map": "Map", "struct": "Tuple"}
+_FORMS = NestedForms("%s[]", "MAP(%s, %s)", "STRUCT(%s)", identifier)
 
 
 def read_type(type_: Any, *, nullable: bool) -> tuple[str, float, str] | None:
@@ -48,8 +50,8 @@ def read_type(type_: Any, *, nullable: bool) -> tuple[str, float, str] | None:
     if kind == "decimal":
         digits = "{}, {}".format(*(number for _, number in type_.children))
         found: tuple[str, float, str] | None = (f"Decimal({digits})", 16, "")
-    elif kind in ("list", "array", "map", "struct"):
-        return _read_nested(type_, kind)
+    elif kind in _NESTED:
+        return _read_nested(type_, _NESTED[kind])
     else:
         found = _READ.get("varchar" if str(type_) == "JSON" else kind)
     if found is None:
@@ -57,22 +59,16 @@ def read_type(type_: Any, *, nullable: bool) -> tuple[str, float, str] | None:
     return or_null(found[0]) if nullable else found[0], found[1], found[2] or str(type_)
 
 
-def _read_nested(type_: Any, kind: str) -> tuple[str, float, str] | None:
-    children = type_.children[: 1 if kind == "array" else None]  # behind it is its length
+def _read_nested(type_: Any, base: str) -> tuple[str, float, str] | None:
+    children = type_.children[: 1 if type_.id == "array" else None]  # behind it is its length
     inner = [read_type(t, nullable=name != "key") for name, t in children]
     parts = [part for part in inner if part is not None]
     if len(parts) < len(inner):
         return None
-    types, width = [part[0] for part in parts], 16 + 4 * sum(part[1] for part in parts)
-    reads = [part[2] for part in parts]
-    if kind == "struct":
-        names = [name for name, _ in children]
-        types = [f"{engine_sql.name(n)} {t}" for n, t in zip(names, types, strict=True)]
-        fields = ", ".join(f"{identifier(n)} {r}" for n, r in zip(names, reads, strict=True))
-        return f"Tuple({', '.join(types)})", width, f"STRUCT({fields})"
-    if kind == "map":
-        return f"Map({', '.join(types)})", width, f"MAP({', '.join(reads)})"
-    return f"Array({types[0]})", width, f"{reads[0]}[]"
+    types, widths, reads = zip(*parts, strict=True)
+    names = [name for name, _ in children]
+    width = 16 + 4 * sum(widths)
+    return engine_sql.NESTED.of(base, types, names), width, _FORMS.of(base, reads, names)
 
 
 def select(name: str, type_: Any, read: str) -> str:
@@ -102,4 +98,4 @@ def declared_type(type_: str, *, binary: bool) -> str:
             return f"ENUM({', '.join(map(literal, enum_names(found.args)))})"
         return "BLOB" if binary and found.text else _DECLARED.get(found.base, "VARCHAR")
 
-    return in_other_words(type_, leaf, ("%s[]", "MAP(%s, %s)", "STRUCT(%s)"), identifier)
+    return in_other_words(type_, leaf, _FORMS)

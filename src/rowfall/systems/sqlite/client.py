@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote
@@ -91,22 +89,7 @@ def _text(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-@contextlib.contextmanager
-def translated(text: str, path: str, query: bool) -> Iterator[None]:
-    """Turn errors of the driver into ours.
-
-    Raises:
-        SourceError: transient where another try may help.
-    """
-    try:
-        yield
-    except sqlite3.Error as error:
-        message, hint = said(error, path)
-        hint = hint or ("Try the query in the sqlite3 shell." if query else None)
-        transient = "locked" in message or "busy" in message
-        raise SourceError(
-            f"cannot read {text}: {message}", hint=hint, transient=transient
-        ) from error
-
-
-READER = FileReader("sqlite", ("table", "key"), connect, translated)
+READER = FileReader(
+    "sqlite", ("table", "key"), connect, lambda: sqlite3.Error, said, "the sqlite3 shell",
+    ("locked", "busy"),
+)  # fmt: skip

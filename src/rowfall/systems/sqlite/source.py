@@ -11,31 +11,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding
 from rowfall.core.sqltext import identifier, literal
+from rowfall.core.tables import FoundTable
 from rowfall.core.type_names import parse_type, text_columns
 from rowfall.sources.cursor import CursorSql
-from rowfall.sources.databases import (
-    digest,
-    no_key,
-    no_table,
-    only_table,
-)
-from rowfall.sources.file_database import SCHEMA, FileDatabaseSource
-from rowfall.sources.key_ranges import (
-    BLOCKS,
-    WHOLE,
-    Described,
-    Key,
-    KeyKind,
-    SourceColumn,
-    count_ranges,
-)
+from rowfall.sources.file_database import SCHEMA, FileDatabaseSource, TableInCatalogue, TablesInFile
+from rowfall.sources.key_ranges import BLOCKS, Described, Key, KeyKind, SourceColumn
 from rowfall.systems.sqlite.client import READER, rows
 from rowfall.systems.sqlite.columns import (
     DeclaredColumn,
@@ -67,25 +53,29 @@ class SQLiteSource(FileDatabaseSource):
 
     _reader = READER
     _rowid = ""
+    _grows = ""  # column whose values are never used again
 
     # --- catalogue --------------------------------------------------------------------------------
 
-    def describe(self) -> Described:
-        at = self.address
+    def tables(self) -> list[str]:
+        with self._file.asking() as cursor:
+            return [*list_tables(cursor.connection)]
+
+    def columns_of_query(self) -> tuple[SourceColumn, ...]:
         with self._file.asking() as cursor:
             ask = cursor.connection
-            if self.query:
-                ask.execute(f"CREATE TEMP VIEW IF NOT EXISTS {_QUERY} AS {self.query}")
-                self._table = self._relation = _QUERY
-                columns = self._columns(ask, "query", self._sampled(""))
-                return Described("", digest(self.query), columns, 0, None, "a query")
+            ask.execute(f"CREATE TEMP VIEW IF NOT EXISTS {_QUERY} AS {self.query}")
+            self._table = self._relation = _QUERY
+            return self._columns(ask, "query", self._sampled(""))
+
+    def look_up(self, table: str) -> TableInCatalogue | None:
+        with self._file.asking() as cursor:
+            ask = cursor.connection
             tables = list_tables(ask)
-            table = at.table or only_table(at, [*tables])
             if table not in tables:
-                raise no_table(at, table, [*tables])
-            self._table, self._relation = table, identifier(table)
+                return None
+            self._relation = identifier(table)
             kind, without_rowid, made = tables[table]
-            version = blake2b(made.encode(), digest_size=8).hexdigest()
             declared = rows(ask, f"PRAGMA main.table_xinfo({literal(table)})")
             names = {str(row[1]).lower() for row in declared}
             keys = [str(row[1]) for row in sorted(declared, key=lambda row: row[5]) if row[5]]
@@ -94,26 +84,13 @@ class SQLiteSource(FileDatabaseSource):
                 self._rowid = next((name for name in _ROWID if name not in names), "")
                 self.number = "rowid" if self._rowid else "row"
             alias = next(iter(of_key), "") if self._rowid and len(keys) == 1 else ""
+            self._grows = alias if "AUTOINCREMENT" in made.upper() else ""
             columns = self._columns(ask, kind, self._sampled(self._rowid), alias, without_rowid)
-            found = Described(
-                f"{SCHEMA}.{table}", version, columns, self._count(ask, kind), None, "", WHOLE,
-                tuple(keys),
+            return TableInCatalogue(
+                kind, made, columns, self._count(ask, kind), tuple(keys),
+                [c.name for c in columns if c.type in ("Int64", "Nullable(Int64)")],
+                alias or (keys[0] if len(keys) == 1 and without_rowid else ""),
             )  # fmt: skip
-            if kind != "table":
-                return replace(found, why=f"{table} is a {kind}")
-            if self.options.cursor is not None:
-                return found
-            if not rows(ask, f"SELECT 1 FROM {identifier(table)} LIMIT 1"):
-                return replace(found, why="it is empty")  # so that a later run loads what comes
-            integers = [c.name for c in columns if c.type in ("Int64", "Nullable(Int64)")]
-            wanted = at.key or alias or (keys[0] if len(keys) == 1 and without_rowid else "")
-            if wanted in integers:
-                return self._cut_by_key(ask, found, wanted, made if wanted == alias else "")
-            if at.key:
-                raise no_key(at, integers)
-            if not self._rowid:
-                return replace(found, why="it has no integer for its key")
-            return self._cut_by_rowid(ask, found)
 
     def _columns(
         self, ask: Any, kind: str, some: str, alias: str = "", without_rowid: int = 0
@@ -178,38 +155,34 @@ class SQLiteSource(FileDatabaseSource):
         some = f"SELECT count(*) FROM (SELECT 1 FROM {own} LIMIT {_MOST_COUNTED})"
         return int(rows(ask, some)[0][0]) if kind == "table" else 0
 
-    def _cut_by_key(self, ask: Any, found: Described, name: str, made: str) -> Described:
-        """Return a table cut by an integer: the number of its rows, or what was asked for.
-
-        Args:
-            made: statement that made the table whose numbers of rows these are; "" for others.
-        """
+    def cut_by_key(self, found: Described, name: str, count: int) -> Described:
         own, table = identifier(name), self._relation
-        ((low, high),) = rows(ask, f"SELECT min({own}), max({own}) FROM {table}")
+        ((low, high),) = self.ask(f"SELECT min({own}), max({own}) FROM {table}")
         key = Key(
-            name, own, KeyKind.INTEGER, "AUTOINCREMENT" in made.upper(),
+            name, own, KeyKind.INTEGER, name == self._grows,
             nullable=next(c for c in found.columns if c.name == name).type != "Int64",
         )  # fmt: skip
         if high is None:  # rows of a key that was asked for, all of them without a value
             return replace(found, why="no row has a value of that key")
         if key.grows:
-            last = rows(ask, "SELECT seq FROM sqlite_sequence WHERE name = ?", self._table)
+            seq = f"SELECT seq FROM sqlite_sequence WHERE name = {literal(self._table)}"
+            last = self.ask(seq)
             following = max(int(last[0][0]) if last else 0, high) + 1
             found = replace(found, next_key=following)
-        count = count_ranges(self._bytes(found))
         return self._cut_by(found, key, high, _places(low, high), count)
 
-    def _cut_by_rowid(self, ask: Any, found: Described) -> Described:
-        """Return a table cut by the numbers of its rows, which VACUUM changes, and its counter."""
-        ((high,),) = rows(ask, f"SELECT max({self._rowid}) FROM {self._relation}")
-        ((state,),) = rows(ask, "PRAGMA main.schema_version")
-        count = count_ranges(self._bytes(found))
+    def cut_by_place(self, found: Described, count: int) -> Described:
+        """Cut by the numbers of rows, which VACUUM changes, and its counter."""
+        if not self._rowid:
+            return replace(found, why="it has no integer for its key")
+        ((high,),) = self.ask(f"SELECT max({self._rowid}) FROM {self._relation}")
+        ((state,),) = self.ask("PRAGMA main.schema_version")
         places = (high * n // count for n in range(1, count) if 0 < high < BLOCKS)
         return self._cut_by_number(found, self._rowid, int(state), places)
 
     # --- a column that is followed ----------------------------------------------------------------
 
-    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+    def ask(self, query: str) -> Sequence[Sequence[Any]]:
         with self._file.asking() as cursor:
             return rows(cursor.connection, query)
 
@@ -311,6 +284,18 @@ class SQLiteSource(FileDatabaseSource):
                     + address.command(f"SELECT {casts} FROM {of}"),
                 )
         return SourceError(f"cannot read {split.name}: a row has no text")
+
+
+class SQLiteTables(TablesInFile):
+    """The tables and views of one file."""
+
+    _MOMENT = "all tables are of one moment: they are read in one transaction"
+    _reader, _source = READER, SQLiteSource
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        with self._file.asking() as cursor:
+            found = list_tables(cursor.connection)
+        return [FoundTable("", name, kind) for name, (kind, _, _) in found.items()]
 
 
 def _places(low: int, high: int) -> Iterable[int]:
