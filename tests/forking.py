@@ -108,7 +108,7 @@ class Server:
     def reap(self, pid: int) -> int:
         return self._ask({"reap": pid})
 
-    def spawn(self, fds: Sequence[int]) -> prestart.Child:
+    def spawn(self, fds: Sequence[int]) -> prestart.PrestartedChild:
         """Start a child as ``prestart._spawn`` does."""
         stderr = io.BufferedRandom(_Raw(os.memfd_create("stderr"), "w+b"))
         own_in, stdin = os.pipe()
@@ -119,13 +119,13 @@ class Server:
         os.close(own_out)
         pipes = io.BufferedWriter(_Raw(stdin, "wb")), io.BufferedReader(_Raw(stdout, "rb"))
         made = Forked(self, pid, *pipes)
-        return prestart.Child(cast("subprocess.Popen[bytes]", made), stderr)
+        return prestart.PrestartedChild(cast("subprocess.Popen[bytes]", made), stderr)
 
 
 _servers: dict[int, Server] = {}
 
 
-def spawn(fds: Sequence[int]) -> prestart.Child:
+def spawn(fds: Sequence[int]) -> prestart.PrestartedChild:
     """Start a child by the server of this process."""
     server = _servers.get(os.getpid())
     if server is None:

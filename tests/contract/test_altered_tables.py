@@ -13,7 +13,7 @@ import pytest
 
 from contract.engines import run, text
 from lab.process import let_pass
-from rowfall.core.model import Pair
+from rowfall.core.model import StagingPair
 from rowfall.ledger import Ledger
 from rowfall.publish import altered
 from rowfall.publish.altered import AlteredTableError
@@ -93,7 +93,7 @@ class Table:
 
     engine: Engine
     publisher: Publisher
-    pair: Pair
+    pair: StagingPair
 
     def alter(self, what: str) -> None:
         """Alter the table, in several statements where ``;`` separates them."""
@@ -134,7 +134,7 @@ def make(engine: Engine, ledger: Ledger, database: str, kind: str) -> Table:
     for statement in clone(found, "_rowfall_x_1"):
         run(engine, *statement.parts)
     run(engine, f"INSERT INTO {database}._rowfall_x_1 (k, v, s) VALUES (1, 2, 'x')")
-    return Table(engine, Publisher(engine, ledger), Pair(database, "t", "_rowfall_x_1"))
+    return Table(engine, Publisher(engine, ledger), StagingPair(database, "t", "_rowfall_x_1"))
 
 
 @pytest.mark.sampled(3)
@@ -250,7 +250,7 @@ def test_a_shadow_and_later_staging_follow_the_table(table: Table, alter: str) -
     assert found is not None
     for statement in clone(found, "_rowfall_x_whole", gathers=True):
         run(engine, *statement.parts)
-    early = replace(table, pair=Pair(database, "_rowfall_x_whole", "_rowfall_x_1"))
+    early = replace(table, pair=StagingPair(database, "_rowfall_x_whole", "_rowfall_x_1"))
     early.publish()
     table.alter(alter)
     found = facts(engine.ask, database, "t")
@@ -258,8 +258,8 @@ def test_a_shadow_and_later_staging_follow_the_table(table: Table, alter: str) -
     for statement in clone(found, "_rowfall_x_2"):
         run(engine, *statement.parts)
     run(engine, f"INSERT INTO {database}._rowfall_x_2 (k, v, t) VALUES (5, 6, 'z')")
-    replace(table, pair=Pair(database, "_rowfall_x_whole", "_rowfall_x_2")).publish()
-    replace(table, pair=Pair(database, "t", "_rowfall_x_whole")).publish()
+    replace(table, pair=StagingPair(database, "_rowfall_x_whole", "_rowfall_x_2")).publish()
+    replace(table, pair=StagingPair(database, "t", "_rowfall_x_whole")).publish()
     assert table.rows("k, v, t, c") == ["0 0 old 7", "1 2 x 7", "5 6 z 7"]
 
 
@@ -271,6 +271,6 @@ def test_tables_that_differ_in_what_nobody_can_alter(table: Table) -> None:
     run(table.engine, f"CREATE TABLE {database}._rowfall_x_2 (k UInt64) ENGINE = MergeTree "
         "ORDER BY k SETTINGS assign_part_uuids = 1")  # fmt: skip
     run(table.engine, f"INSERT INTO {database}._rowfall_x_2 VALUES (1)")
-    other = replace(table, pair=Pair(database, "u", "_rowfall_x_2"))
+    other = replace(table, pair=StagingPair(database, "u", "_rowfall_x_2"))
     with pytest.raises(AlteredTableError, match="partition"):
         other.publish()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rowfall.decoder import installed
-from rowfall.sources.handover import Answer, SocketPassing
+from rowfall.sources.handover import DatabaseAnswer, SocketPassing
 from rowfall.systems.postgresql import rows as postgresql_rows
 
 BEGIN = b"H\0\0\0\x09\1\0\1\0\1"
@@ -46,16 +46,16 @@ class Server:
 
     def __init__(self, data: bytes, *, stays: bool = True) -> None:
         self.data, self.stays = data, stays
-        self.answers: list[Answer] = []
+        self.answers: list[DatabaseAnswer] = []
         self.ended = threading.Event()
 
     @contextlib.contextmanager
-    def answer(self) -> Iterator[Answer]:
+    def answer(self) -> Iterator[DatabaseAnswer]:
         here, there = socket.socketpair()
         sender = threading.Thread(target=self._send, args=(there,))
         sender.start()
         with here:
-            found = Answer(here.fileno(), postgresql_rows.ends)
+            found = DatabaseAnswer(here.fileno(), postgresql_rows.ends)
             self.answers.append(found)
             yield found
         self.ended.set()
@@ -163,7 +163,7 @@ def test_a_reader_that_is_killed_and_one_that_never_comes(
 
 def test_a_question_that_fails_is_told(handover: SocketPassing, tmp_path: Path) -> None:
     @contextlib.contextmanager
-    def refused() -> Iterator[Answer]:
+    def refused() -> Iterator[DatabaseAnswer]:
         raise postgresql_rows.ServerSaidError("42501", "permission denied")
         yield
 

@@ -21,7 +21,7 @@ from contract.engines import new_id
 from gate import ALL
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Split
-from rowfall.core.model import Outcome, Pair, Statement
+from rowfall.core.model import Outcome, StagingPair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger
@@ -167,7 +167,7 @@ class Actions:
     def __init__(self, both: Both, ledger: Ledger, seed: int) -> None:
         self.both, self.draw = both, random.Random(seed)
         self.publisher = Publisher(both, ledger)  # type: ignore[arg-type]
-        self.staged: list[tuple[str, Pair, Any]] = []
+        self.staged: list[tuple[str, StagingPair, Any]] = []
         self.names = itertools.count()
         self.dropped = False
         both.create("t")
@@ -200,7 +200,7 @@ class Actions:
             self.both.insert(name, self.rows())
         if self.draw.random() < 0.3:
             self.run(f"OPTIMIZE TABLE `{self.both.database}`.`{name}` FINAL")
-        pair = Pair(self.both.database, "t", name)
+        pair = StagingPair(self.both.database, "t", name)
         self.staged.append((name, pair, self.publisher.staged([pair], 1.0).moves))
 
     def publish(self) -> None:

@@ -16,7 +16,7 @@ from contract.test_model import Both
 from lab.cluster import Cluster, Node
 from rowfall.cluster.tables import find_tables
 from rowfall.cluster.topology import discover
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.publish.attach import Publisher
 from rowfall.systems.clickhouse import staging
@@ -52,13 +52,13 @@ class Replica(Both):
         self.model.fetch()
         self._learn()
 
-    def stage(self, name: str, rows: list[tuple[str, str, int]]) -> Pair:
+    def stage(self, name: str, rows: list[tuple[str, str, int]]) -> StagingPair:
         found = staging.facts(self.engine.ask, self.database, "t")
         assert found is not None
         for statement in staging.clone(found, name):
             self.run(Statement(statement))
         self.insert(name, rows)
-        return Pair(self.database, "t", name)
+        return StagingPair(self.database, "t", name)
 
     def parts(self) -> list[list[Any]]:
         return self.ask(

@@ -19,7 +19,7 @@ import pytest
 from contract.engines import run, text
 from lab.process import wait_until
 from rowfall.core.errors import LedgerError
-from rowfall.core.model import Pair
+from rowfall.core.model import StagingPair
 from rowfall.core.options import ALL, NONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import StagedPartition
@@ -116,7 +116,7 @@ class Case:
         for start in (0, ROWS // 2):
             self.run(f"INSERT INTO {{db}}._rowfall_a SELECT 1 + number % 2, number, number "
                      f"FROM numbers({self.first + start}, {ROWS // 2})")  # fmt: skip
-        pair = Pair(self.database, "t", "_rowfall_a")
+        pair = StagingPair(self.database, "t", "_rowfall_a")
         self.moves = Publisher(self.engine, ledger).staged([pair], 24.0).moves
         if self.attached:
             self.run("ALTER TABLE {db}.t ATTACH PARTITION ALL FROM {db}._rowfall_a")

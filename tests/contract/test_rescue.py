@@ -21,7 +21,7 @@ from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Pair
+from rowfall.core.model import StagingPair
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
@@ -87,7 +87,10 @@ class Scene:
 
     def commit(self, load_id: str) -> None:
         """As rowfall.publish.tables does it."""
-        journal, pair = self.journal(load_id), Pair(self.database, "t", f"_rowfall_{load_id}_1")
+        journal, pair = (
+            self.journal(load_id),
+            StagingPair(self.database, "t", f"_rowfall_{load_id}_1"),
+        )
         journal.counting(f"{load_id}_1")
         staged = self.publisher.staged([pair], 8.0)
         assert journal.commit(f"{load_id}_1", staged.rows, staged.moves)
@@ -308,7 +311,7 @@ def test_a_user_who_may_not_merge_attaches_small_parts(scene: Scene, limited: Li
     run(scene.server, f"INSERT INTO {scene.database}.{staging} SELECT number FROM numbers(120)",
         settings={"max_block_size": 1, "min_insert_block_size_rows": 1,
                   "min_insert_block_size_bytes": 1, "max_threads": 1})  # fmt: skip
-    pair = Pair(scene.database, "t", staging)
+    pair = StagingPair(scene.database, "t", staging)
     found = Publisher(limited.engine, scene.ledger).staged([pair], 8.0)
     assert (found.rows, found.parts) == (ROWS + 120, 122)
 

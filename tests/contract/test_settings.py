@@ -13,7 +13,7 @@ import pytest
 
 from lab.clickhouse import ClickHouse
 from rowfall.core.model import Column, Encoding, Facts, Kind
-from rowfall.plan.settings import Shape, compute_settings
+from rowfall.plan.settings import LoadShape, compute_settings
 from unit.memory import Chdb
 
 # How values are read and converted, whether a default has changed or not.
@@ -65,7 +65,7 @@ def sent() -> set[str]:
     names: set[str] = set()
     for encoding in ENCODINGS:
         columns = (Column("v", "Array(UInt8)", source="v"),)
-        shape = Shape(1, 1 << 20, 100.0, 1, columns, encoding, remote=False)
+        shape = LoadShape(1, 1 << 20, 100.0, 1, columns, encoding, remote=False)
         names |= {setting.name for setting in compute_settings(facts, shape, {})}
     return names
 

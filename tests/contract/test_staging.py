@@ -13,7 +13,7 @@ import pytest
 from contract.engines import run, text
 from lab.process import let_pass, wait_until
 from rowfall.core.errors import TargetError
-from rowfall.core.model import Ask, Pair
+from rowfall.core.model import Ask, StagingPair
 from rowfall.ledger import Ledger
 from rowfall.publish.attach import Publisher
 from rowfall.systems.clickhouse.embedded import Embedded
@@ -338,7 +338,7 @@ def test_outdated_parts_of_a_replica(keeper: Server, ledger: Ledger, then: str) 
     for start in (0, 100):
         run(keeper, f"INSERT INTO {database}._rowfall_a SELECT {start} + number FROM numbers(100)")
     publisher = Publisher(keeper, ledger)
-    moves = publisher.staged([Pair(database, "t", "_rowfall_a")], 8.0).moves
+    moves = publisher.staged([StagingPair(database, "t", "_rowfall_a")], 8.0).moves
     attach(keeper, database, twin="_rowfall_a")  # under no id that the log knows
     parts = f"FROM system.parts WHERE database = '{database}' AND table = 't' AND rows > 0"
     if then == "merged":

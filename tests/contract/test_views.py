@@ -15,7 +15,7 @@ from contract.engines import Guarded, connect, run, text
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.masked import Secret
-from rowfall.core.model import Ask, Pair
+from rowfall.core.model import Ask, StagingPair
 from rowfall.core.sql import qualified
 from rowfall.plan import table_definition
 from rowfall.publish.staging_tables import StagingTables
@@ -288,7 +288,7 @@ class Pairing:
             assert self.count(table) == self.before[table], "visible before it is published"
         pairs = [*views.pairs(prefix)]
         if own.publish_kind == "attach":
-            pairs.append(Pair(self.staged, self.table, prefix))
+            pairs.append(StagingPair(self.staged, self.table, prefix))
         for pair in pairs:
             target, twin = (qualified(pair.database, n) for n in (pair.table, pair.staging))
             run(self.engine, f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {twin}")
@@ -412,7 +412,8 @@ def test_what_a_plan_shows(engine: Engine, database: str) -> None:
     assert views == discover(asking(engine), database, "t")
     assert views.names == (f"{database}.v", f"{database}.w", f"{database}.x")
     assert views.pairs("p") == (
-        Pair(database, "o", "p_t0"), Pair(database, "p", "p_t1"), Pair(database, "q", "p_t2"),
+        StagingPair(database, "o", "p_t0"), StagingPair(database, "p", "p_t1"),
+        StagingPair(database, "q", "p_t2"),
     )  # fmt: skip
     assert views.collapses
     assert [str(s).split()[1] for s in views.create("p", "p")] == ["TABLE"] * 3 + [
@@ -600,7 +601,7 @@ def test_rights_that_are_enough(service: Guarded, guarded: tuple[Server, str]) -
         f"INSERT INTO {database}.{PREFIX} SELECT number, 1 FROM numbers(10)",
         settings=dict(views.settings),
     )
-    for pair in (Pair(database, "t", PREFIX), *views.pairs(PREFIX)):
+    for pair in (StagingPair(database, "t", PREFIX), *views.pairs(PREFIX)):
         run(
             loader,
             f"ALTER TABLE {database}.{pair.table} "

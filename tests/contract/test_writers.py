@@ -16,7 +16,7 @@ from contract.engines import run, text
 from lab.process import wait_until
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
-from rowfall.core.model import Pair
+from rowfall.core.model import StagingPair
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
@@ -41,8 +41,8 @@ class Writer:
         self.journal.create()
         self.database = database
         self.pairs = (
-            Pair(database, table, f"_rowfall_{self.attempt}"),
-            Pair(scene.database, "u", f"_rowfall_{self.attempt}_u"),
+            StagingPair(database, table, f"_rowfall_{self.attempt}"),
+            StagingPair(scene.database, "u", f"_rowfall_{self.attempt}_u"),
         )
 
     def commit(self) -> None:

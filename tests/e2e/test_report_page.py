@@ -18,10 +18,10 @@ from lab.process import wait_until
 from rowfall.core.events import AttemptEnded
 from rowfall.core.results import (
     AttemptRecord,
-    Change,
     DoctorReport,
     Explanation,
     Failure,
+    Improvement,
     Link,
     LinkKind,
     Report,
@@ -335,7 +335,7 @@ def test_doctor_and_scale_write_pages(shell: Shell, browser: Browser) -> None:
     slow = Link(LinkKind.TARGET, "ready rows", 3e5, "rows/s", "10k rows", 3e5)
     examined = DoctorReport(
         "a.csv", "d", "t", 10**6, (link, slow), slow, 2.5e5, 4.0,
-        (Change("another core", 1.5),), 1000, 1.0, (("working", 1.0),), ("a note",), 12.0,
+        (Improvement("another core", 1.5),), 1000, 1.0, (("working", 1.0),), ("a note",), 12.0,
     )  # fmt: skip
     (shell.folder / "d.html").write_text(page_html(doctor_page(examined)))
     browser.open((shell.folder / "d.html").as_uri())

@@ -11,7 +11,7 @@ import pytest
 from e2e.lake import JOURNAL, Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
-from rowfall.publish.upsert import Changes, Upsert, _Block, compare
+from rowfall.publish.upsert import PartChanges, Upsert, _Block, compare
 
 pytestmark = pytest.mark.xdist_group("server")
 HEAD = ("id", "day", "v")
@@ -267,12 +267,12 @@ def test_while_others_insert_all_the_time(lake: Lake) -> None:
 
 def test_parts_are_compared_by_their_blocks() -> None:
     before = [_Block("a", "p", 1, 1, 10, 1), _Block("b", "p", 2, 2, 5, 2)]
-    assert compare(before, before) == Changes()
+    assert compare(before, before) == PartChanges()
     merged = _Block("m", "p", 1, 2, 15, 1)
     new = _Block("n", "p", 3, 3, 1, 3)
-    assert compare(before, [merged]) == Changes()
-    assert compare(before, [merged, new]) == Changes(("n",))
-    assert compare(before, [_Block("m", "p", 1, 3, 16, 1)]) == Changes((), ("p",))
+    assert compare(before, [merged]) == PartChanges()
+    assert compare(before, [merged, new]) == PartChanges(("n",))
+    assert compare(before, [_Block("m", "p", 1, 3, 16, 1)]) == PartChanges((), ("p",))
     assert compare(before, [before[0]]).gone
     assert compare(before, [before[0], _Block("b_9", "p", 2, 2, 5, 9)]).gone
     assert compare(before, [before[0], _Block("b", "q", 2, 2, 5, 2)]).gone

@@ -21,7 +21,7 @@ from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.systems.clickhouse import embedded
 from rowfall.systems.clickhouse.embedded import Embedded
-from rowfall.systems.clickhouse.prestart import Child
+from rowfall.systems.clickhouse.prestart import PrestartedChild
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 LONG = Statement(SqlText.of("SELECT sleep(2)"), format="TSV")
@@ -129,10 +129,10 @@ sys.stdout.write(json.dumps({"id": tag, "ok": {}, "size": 9}) + "\\n123")
 
 
 def test_half_a_result_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spawn(fds: Sequence[int]) -> Child:
+    def spawn(fds: Sequence[int]) -> PrestartedChild:
         pipe = subprocess.PIPE
         process = subprocess.Popen([sys.executable, "-c", _HALF], stdin=pipe, stdout=pipe)
-        return Child(process, tempfile.TemporaryFile())
+        return PrestartedChild(process, tempfile.TemporaryFile())
 
     monkeypatch.setattr(embedded, "take", spawn)
     engine = Embedded(None)

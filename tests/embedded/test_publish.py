@@ -11,7 +11,7 @@ from lab.process import wait_until
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Pair, Schema, Statement, TableLayout
+from rowfall.core.model import Column, Schema, StagingPair, Statement, TableLayout
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key
 from rowfall.publish.attach import Publisher
@@ -57,8 +57,8 @@ def stage(
     return staging
 
 
-def pair(staging: str) -> Pair:
-    return Pair("default", "t", staging)
+def pair(staging: str) -> StagingPair:
+    return StagingPair("default", "t", staging)
 
 
 def totals(run: Run) -> tuple[int, int]:

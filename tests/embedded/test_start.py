@@ -127,8 +127,8 @@ def test_a_child_starts_before_the_command_line_is_parsed(
 
 
 @contextmanager
-def waiting_children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[prestart.Child]]:
-    waiting: list[prestart.Child] = []
+def waiting_children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[prestart.PrestartedChild]]:
+    waiting: list[prestart.PrestartedChild] = []
     monkeypatch.setattr(prestart, "_waiting", waiting)
     yield waiting
     for child in waiting:

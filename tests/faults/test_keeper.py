@@ -18,7 +18,7 @@ from faults.kills import rounds
 from lab.cluster import Cluster, Node
 from lab.process import let_pass
 from rowfall.core.errors import RowfallError
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.attach import Publisher
@@ -52,7 +52,7 @@ class Target:
         for statement in clone(found, "_rowfall_a"):
             self.engine.run(Statement(statement))
         self.node.query(f"INSERT INTO {self.database}._rowfall_a SELECT number FROM numbers(1000)")
-        return self.publisher.staged([Pair(self.database, "t", "_rowfall_a")], 8.0).moves
+        return self.publisher.staged([StagingPair(self.database, "t", "_rowfall_a")], 8.0).moves
 
     def publish(self, moves: Sequence[StagedPartition]) -> None:
         """As a load does it: a failed try is settled before the next one."""

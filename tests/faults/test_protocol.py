@@ -27,7 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.contracts.destination import LoadRun, ReceiverInputs
 from rowfall.contracts.receiver import Notes, Revivals
 from rowfall.core import retry
@@ -38,19 +38,19 @@ from rowfall.core.model import (
     Facts,
     Forecast,
     Outcome,
-    Pair,
     Plan,
     PlannedTarget,
     PlannedWork,
     PlannedWriter,
     PlanTexts,
     Schema,
+    StagingPair,
     Statement,
 )
 from rowfall.core.options import Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import Asking
+from rowfall.engines.base import EngineQuestions
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.publish import fence, recover
@@ -112,7 +112,7 @@ class World:
         return process
 
 
-class Process(Asking):
+class Process(EngineQuestions):
     """One rowfall on a thread of its own, as the scheduler sees it; its engine, as it sees itself.
 
     Attributes:
@@ -167,7 +167,7 @@ class Process(Asking):
 
     def ask(self, sql: str, settings: Any = None, *, lane: int = 0) -> list[list[Any]]:
         engine: Any = self
-        return Asking.ask(engine, sql, settings, lane=lane)
+        return EngineQuestions.ask(engine, sql, settings, lane=lane)
 
     def _ends(self, how: str, side: str) -> None:
         if how == f"kill {side}":
@@ -264,7 +264,7 @@ class _Delivery:
     def __init__(self, process: Process) -> None:
         self._engine: Any = process
 
-    def insert(self, order: Order, lane: int, on_tick: Any) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Any) -> Outcome:
         splits = ",".join(s.id for s in order.splits)
         text = f"INSERT INTO `d`.`{order.staging}` SPLITS {splits}"
         self._engine.run(Statement(SqlText.of(text)))
@@ -288,8 +288,8 @@ class _Tables:
     def projected(self, rows: Mapping[str, int], prefix: str) -> int:
         return 0
 
-    def pairs(self, place: str) -> tuple[Pair, ...]:
-        return (Pair("d", TARGET, place),)
+    def pairs(self, place: str) -> tuple[StagingPair, ...]:
+        return (StagingPair("d", TARGET, place),)
 
     def fixed(self, place: str) -> tuple[str, ...]:
         return ()

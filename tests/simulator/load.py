@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rowfall.cluster.open import ClusterTarget, open_cluster
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.contracts.destination import LoadRun, PreparedLoad, ReceiverInputs, Session
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done
@@ -86,7 +86,7 @@ class _Delivery:
     def __init__(self, engine: Connection) -> None:
         self._engine = engine
 
-    def insert(self, order: Order, lane: int, on_tick: Any) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Any) -> Outcome:
         splits = ",".join(s.uri for s in order.splits)
         text = f"INSERT INTO `d`.`{order.staging}` ROWS {splits}"
         self._engine.run(Statement(SqlText.of(text), query_id=order.attempt))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.errors import EngineError, LockLostError
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import Asking
+from rowfall.engines.base import EngineQuestions
 from simulator.server import Running, Server, Table, refusal
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ OK = "ok"
 KEEPER_EXCEPTION = 999
 
 
-class Connection(Asking):
+class Connection(EngineQuestions):
     """The engine of one process: see :class:`rowfall.engines.base.Engine`.
 
     Attributes:

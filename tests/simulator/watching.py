@@ -23,7 +23,7 @@ from rowfall.ledger.seen_versions import SeenVersion
 from rowfall.run import name_chunks, object_watch
 from rowfall.run.object_watch import ObjectWatch, WatchRules
 from rowfall.run.overwritten import Overwritten
-from rowfall.sources.base import Heard, ListedObject, ListedPage
+from rowfall.sources.base import ListedObject, ListedPage, NotifiedObjects
 
 if TYPE_CHECKING:
     from rowfall.contracts.destination import Session
@@ -182,12 +182,12 @@ class _Told:
     def __init__(self, store: Store) -> None:
         self._store, self._at = store, len(store.events)
 
-    def read(self, seconds: float) -> Heard:
+    def read(self, seconds: float) -> NotifiedObjects:
         store = self._store
         names, self._at = store.events[self._at :], len(store.events)
         missed, store.lost = store.lost, False
         found = [store.objects[n] for n in dict.fromkeys(names) if n not in store.writing]
-        return Heard(found, (), missed)
+        return NotifiedObjects(found, (), missed)
 
     def close(self) -> None: ...
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rowfall.core.results import Report
     from rowfall.core.tables import TablesReport
     from rowfall.report.log import Log
-    from rowfall.report.progress import Talk
+    from rowfall.report.progress import MessagePrinter
 
 _WIDEST = 100  # text for reading gets no better beyond
 _ASCII = str.maketrans("━─…", "#-.")
@@ -249,7 +249,7 @@ class CommandOutput:
             return self._talk(busy, ask=ask)
         return _logged(log, None if self._only_logs else self._talk(busy, ask=ask))
 
-    def _talk(self, busy: str | None, *, ask: bool) -> Talk:
+    def _talk(self, busy: str | None, *, ask: bool) -> MessagePrinter:
         """Return the display of a run: a live line, plain lines without a terminal, or none."""
         from rowfall.report import progress
 
@@ -258,8 +258,8 @@ class CommandOutput:
         if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             lines = progress.ProgressLines(self.emit)
             if self.quiet or self.json:
-                return progress.Talk(lines, level=level)
-            return progress.Plain(lines, level=level, busy=shown)
+                return progress.MessagePrinter(lines, level=level)
+            return progress.LogPrinter(lines, level=level, busy=shown)
         from rich.console import Console
 
         console = Console(
@@ -269,9 +269,9 @@ class CommandOutput:
             highlight=False,
         )
         if self.quiet or self.json:
-            return progress.Talk(console, level=level)
+            return progress.MessagePrinter(console, level=level)
         ask = ask and sys.stdin is not None and sys.stdin.isatty()
-        return progress.Live(console, level=level, busy=shown or "waiting", ask=ask)
+        return progress.TerminalPrinter(console, level=level, busy=shown or "waiting", ask=ask)
 
     @property
     def _only_logs(self) -> bool:
@@ -296,7 +296,7 @@ def error_document(message: str, hint: str | None, code: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _logged(log: Log, shown: Talk | None) -> Iterator[Listener]:
+def _logged(log: Log, shown: MessagePrinter | None) -> Iterator[Listener]:
     """Give a listener that logs events and shows them."""
     with shown or contextlib.nullcontext():
 

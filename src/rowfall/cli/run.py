@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rowfall.core.masked import Secret
     from rowfall.core.run_results import LoadReport, NamedRun
     from rowfall.project import NamedLoad, Project
-    from rowfall.project.project import Assembled
+    from rowfall.project.project import LayeredLoad
 
     Layered = dict[str, Any]
 
@@ -207,7 +207,7 @@ def _one(output: CommandOutput, load: NamedLoad, password: Secret | None) -> int
     return done.exit
 
 
-def _say_overridden(output: CommandOutput, load: Assembled) -> None:
+def _say_overridden(output: CommandOutput, load: LayeredLoad) -> None:
     """Say which variables win over keys of the load itself: nothing else shows them."""
     for key, (_, origin) in load.values.items():
         if origin.layer == "environment" and key in load.section.values:

@@ -13,7 +13,7 @@ from rowfall.engines.base import Tick
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DeliveryOrder:
     """The work of one attempt.
 
     Attributes:
@@ -43,7 +43,7 @@ class Order:
 class Delivery(Protocol):
     """Puts rows into staging; several orders may run at once, each on a lane of its own."""
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         """Insert all rows of an order.
 
         Raises:

@@ -52,7 +52,7 @@ class TextMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedMarks:
+class MarkOptions:
     """The marks of text, as the user gave them: "" for none, None for not given."""
 
     delimiter: str | None = None
@@ -62,7 +62,7 @@ class AskedMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedLines:
+class LineOptions:
     """Options about lines that are no rows like others; None for not given.
 
     Attributes:
@@ -82,7 +82,7 @@ class AskedLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DialectOptions:
     """Options about the dialect, as the user gave them; None leaves it to the sample.
 
     Attributes:
@@ -96,8 +96,8 @@ class Asked:
     """
 
     fixed: bool = False
-    marks: AskedMarks = AskedMarks()
-    lines: AskedLines = AskedLines()
+    marks: MarkOptions = MarkOptions()
+    lines: LineOptions = LineOptions()
     header: bool | None = None
     columns: tuple[str, ...] = ()
     charset: str | None = None
@@ -117,7 +117,7 @@ class TextSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundDialect:
     """Dialect of the samples: marks, header, records, and what is unsure about them.
 
     Attributes:
@@ -172,13 +172,13 @@ class Finding:
     behind: bool = False
 
 
-def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
+def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) -> FoundDialect:
     """Find out how the samples are written.
 
     Raises:
         UsageError: some files have a header and others do not.
     """
-    asked = asked or Asked()
+    asked = asked or DialectOptions()
     charset, texts = _decoded(samples, asked)
     marked = any(text.startswith(charsets.BOM) for text in texts)
     texts = [text.removeprefix(charsets.BOM) for text in texts]
@@ -196,7 +196,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
     best, others = _best(_beginnings(sources), asked)
     others = () if thousands else others
     best = _try(_shortened(sources), best.marks, asked)
-    found = Finding(
+    found = FoundDialect(
         best.marks, line_end, charset, marked,
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
@@ -216,7 +216,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
 # --- bytes to text -------------------------------------------------------------------------------
 
 
-def _decoded(samples: Sequence[TextSample], asked: Asked) -> tuple[str, list[str]]:
+def _decoded(samples: Sequence[TextSample], asked: DialectOptions) -> tuple[str, list[str]]:
     """Return the charset of all samples and their text.
 
     Bytes that are not UTF-8 in some samples only are errors of their files, which fail alone.
@@ -241,7 +241,7 @@ def _line_end(texts: Iterable[str]) -> str:
 _EXCEL = regex(r'"?sep=([^\r\n])"?\r?\n', re.I)
 
 
-def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
+def _of_excel(texts: Sequence[str], asked: DialectOptions) -> DialectOptions:
     """Return ``asked`` with the delimiter of a first line ``sep=;``, where all samples have one."""
     said = {found[1] if (found := _EXCEL.match(text)) else "" for text in texts}
     if len(said) != 1 or "" in said or asked.lines.skip_lines is not None:
@@ -296,7 +296,7 @@ _Sources = Sequence[tuple[str, str, bool]]
 _Numbered = list[tuple[int, tuple[str, ...]]]
 
 
-def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int], ...]]:
+def _best(sources: _Sources, asked: DialectOptions) -> tuple[_Try, tuple[tuple[str, int], ...]]:
     """Return the best reading of the samples, and other delimiters that split most records."""
     present = [m for m in (*STRONG, *PAIRS, *WEAK) if _occurs(m, sources)]
     marks = present if asked.marks.delimiter is None else [asked.marks.delimiter]
@@ -332,7 +332,7 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     return best, tuple(reversed(others.items()))
 
 
-def _by_runs(sources: _Sources, best: _Try, asked: Asked) -> _Try:
+def _by_runs(sources: _Sources, best: _Try, asked: DialectOptions) -> _Try:
     """Return the reading by blanks and tabs, where tabs alone leave the header out.
 
     Numbers in columns of blanks may have a tab in front of the text at their end.
@@ -366,7 +366,10 @@ def _occurs(mark: str, sources: _Sources) -> bool:
 
 
 def _tries(
-    sources: _Sources, marks: Sequence[str], quotes: Sequence[tuple[str, str]], asked: Asked
+    sources: _Sources,
+    marks: Sequence[str],
+    quotes: Sequence[tuple[str, str]],
+    asked: DialectOptions,
 ) -> list[_Try]:
     """Read the samples by each delimiter, the strong ones first, until some split the lines."""
     tries: list[_Try] = []
@@ -430,7 +433,7 @@ def _shortened(sources: _Sources) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
+def _quotes(sources: _Sources, asked: DialectOptions) -> list[tuple[str, str]]:
     """Return the (quote, escape) that may be meant, the usual one first."""
     quote, escape = asked.marks.quote, asked.marks.escape
     if quote is not None:
@@ -456,7 +459,7 @@ def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
 _SINGLE = regex(r"(?:^|[,;\t|]) *'(?:[^']|''){,400}'(?= *(?:[,;\t|\r\n]|\Z))", re.M)
 
 
-def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
+def _doubled(sources: _Sources, best: _Try, asked: DialectOptions) -> _Try:
     """Return the reading with the delimiter twice, where every second field holds nothing.
 
     Or the same mark in each row, as in ``a|~|b``.
@@ -471,7 +474,7 @@ def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
     return best
 
 
-def _try(sources: _Sources, marks: TextMarks, asked: Asked) -> _Try:
+def _try(sources: _Sources, marks: TextMarks, asked: DialectOptions) -> _Try:
     """Read the samples by one delimiter and its quotes, and judge what comes out."""
     mark, quote, escape = marks.delimiter, marks.quote, marks.escape
     trim = asked.lines.blanks == "trim"
@@ -790,7 +793,7 @@ def _typed(files: Sequence[FileRecords], mark: str, width: int) -> float:
 # --- header --------------------------------------------------------------------------------------
 
 
-def _named(found: Finding, asked: Asked) -> Finding:
+def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
     """Return the finding with its header and the names of the columns."""
     if not found.files:
         return found
@@ -841,13 +844,15 @@ def _named(found: Finding, asked: Asked) -> Finding:
     )
 
 
-def _ends_empty(found: Finding) -> bool:
+def _ends_empty(found: FoundDialect) -> bool:
     """Tell whether neither a name nor a value stands behind the last delimiter, of any record."""
     rows = [row for file in found.files for row in file.rows if len(row) == found.width]
     return found.width > 2 and len(rows) > 1 and not any(row[-1].strip() for row in rows)
 
 
-def _with_long_header(found: Finding, fields: tuple[str, ...]) -> tuple[Finding, tuple[str, ...]]:
+def _with_long_header(
+    found: FoundDialect, fields: tuple[str, ...]
+) -> tuple[FoundDialect, tuple[str, ...]]:
     """Return the finding and the names for a header with more fields than most rows.
 
     Behind the names there may be delimiters alone; else the rows lack fields.
@@ -863,7 +868,7 @@ def _filled(file: FileRecords, width: int) -> FileRecords:
     return replace(file, rows=(file.rows[0], *rows))
 
 
-def _has_row_names(found: Finding) -> bool:
+def _has_row_names(found: FoundDialect) -> bool:
     """Tell whether the header has one field fewer than all rows, the first of which differs."""
     first, width = found.files[0].rows[0], found.width
     rows = [row for f in found.files for row in f.rows[1:]]

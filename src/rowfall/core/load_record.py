@@ -24,7 +24,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class RecordedEvent:
     """Something that happened while a load ran.
 
     Attributes:
@@ -86,7 +86,7 @@ class LoadRecord:
     """
 
     samples: tuple[Sample, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[RecordedEvent, ...] = ()
     statements: tuple[RanStatement, ...] = ()
     durations: tuple[tuple[float, int], ...] = ()
     stages: tuple[tuple[str, float], ...] = ()

@@ -17,7 +17,7 @@ _SHOWN = 60  # bytes of a record that an error shows
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Where a record begins: its line, 0 where that is not known, and its offset in the text.
 
     Attributes:
@@ -29,7 +29,7 @@ class Place:
     shown: str = ""
 
 
-def too_long(uri: str, place: Place, most: int, encoding: Encoding) -> RecordTooLongError:
+def too_long(uri: str, place: RecordPlace, most: int, encoding: Encoding) -> RecordTooLongError:
     """Return the error about a record that is longer than ``--max-record``."""
     line = f" line {place.line}" if place.line else ""
     if place.shown:  # more of it would not be a record either
@@ -65,7 +65,7 @@ class Records:
         self._open = False
         self._array = ""
 
-    def pass_by(self, piece: bytes) -> Place | None:
+    def pass_by(self, piece: bytes) -> RecordPlace | None:
         """Follow the next piece; return where a record begins that is too long, None for none."""
         if self._objects and not self._at:
             text = piece.removeprefix(BOM_UTF8).lstrip()
@@ -90,8 +90,8 @@ class Records:
             return self._place()
         return None
 
-    def _place(self) -> Place:
-        return Place(self._line + 1, self._begin, "" if self._begin else self._array)
+    def _place(self) -> RecordPlace:
+        return RecordPlace(self._line + 1, self._begin, "" if self._begin else self._array)
 
 
 def _last_end(piece: bytes, open_quote: bool) -> int:

@@ -648,7 +648,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class StagingPair:
     """A table that gets rows, and the staging table in the same database whose parts become its.
 
     One attempt has a pair for the target table and one for every table behind its views.

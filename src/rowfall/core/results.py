@@ -37,7 +37,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class ClearedFiles:
     """Counts the loaded files of a run that were moved, tagged or deleted (``--after``).
 
     Attributes:
@@ -188,7 +188,7 @@ class Report:
     merges: MergeWork | None = None
     part_sizes: PartSizes | None = None
     steering: tuple[SteeringStep, ...] = ()
-    after: Cleared | None = None
+    after: ClearedFiles | None = None
     tables: str = ""
     workers: tuple[WorkerReport, ...] = ()
 
@@ -554,7 +554,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Improvement:
     """Something that would make a load faster.
 
     Attributes:
@@ -595,7 +595,7 @@ class DoctorReport:
     slowest: Link
     predicted_rows_per_second: float
     predicted_seconds: float | None
-    changes: tuple[Change, ...]
+    changes: tuple[Improvement, ...]
     sample_rows: int
     sample_seconds: float
     engine: tuple[tuple[str, float], ...]

@@ -46,7 +46,7 @@ def qualified(database: str, table: str) -> str:
     return f"{name(database)}.{name(table)}"
 
 
-class AboutTables(str):
+class DefinitionQuestion(str):
     """A question about definitions of tables: its answer holds until a statement alters them.
 
     Attributes:
@@ -58,7 +58,9 @@ class AboutTables(str):
     users: bool
 
     @classmethod
-    def of(cls, text: str, names: frozenset[str] | None, *, users: bool = True) -> AboutTables:
+    def of(
+        cls, text: str, names: frozenset[str] | None, *, users: bool = True
+    ) -> DefinitionQuestion:
         question = cls(text)
         question.names, question.users = names, users
         return question
@@ -71,14 +73,14 @@ _ABOUT = (
 )
 
 
-def tables_called(prefix: str) -> AboutTables:
+def tables_called(prefix: str) -> DefinitionQuestion:
     """Return the question for the names of all tables that begin with ``prefix``."""
-    return AboutTables.of(
+    return DefinitionQuestion.of(
         f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, {quote(prefix)})", None
     )
 
 
-def about_tables(databases: Iterable[str], tables: Iterable[str]) -> AboutTables:
+def about_tables(databases: Iterable[str], tables: Iterable[str]) -> DefinitionQuestion:
     """Return the question how tables and views are defined, of whatever engine they are.
 
     One row for each: database, name, uuid, engine, engine with all that follows, storage policy,
@@ -87,7 +89,7 @@ def about_tables(databases: Iterable[str], tables: Iterable[str]) -> AboutTables
     """
     names, there = frozenset(tables), frozenset(databases)
     # Each condition by itself: the server then opens these tables only, not all that it has.
-    return AboutTables.of(
+    return DefinitionQuestion.of(
         f"{_ABOUT} database IN ({quoted_list(sorted(there))}) AND "
         f"name IN ({quoted_list(sorted(names))})",
         names, users=not there & _OF_SYSTEM,

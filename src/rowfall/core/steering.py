@@ -95,7 +95,7 @@ class SteeringStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Backoff:
     """How far a load has backed off, and why, from one look to the next.
 
     Attributes:
@@ -124,13 +124,13 @@ class Course:
         return self.level >= MOST_LEVEL
 
 
-def decide(course: Course, seen: Observation) -> tuple[Course, SteeringStep | None]:
+def decide(course: Backoff, seen: Observation) -> tuple[Backoff, SteeringStep | None]:
     """Return the course from now on, and the step to report; None where it stays as it was."""
     found = high(seen.pressure)
     if found is not None:
         cause, why = found
         level = min(MOST_LEVEL, course.level + 1)
-        after = Course(level, cause, 0)
+        after = Backoff(level, cause, 0)
         if (level, cause) == (course.level, course.cause):
             return after, None
         return after, _step(after, seen, BACK_OFF, cause, why)
@@ -141,7 +141,7 @@ def decide(course: Course, seen: Observation) -> tuple[Course, SteeringStep | No
     if course.calm + 1 < CALM_LOOKS:
         return replace(course, calm=course.calm + 1), None
     level = course.level - 1
-    after = Course(level, course.cause if level else "", 0)
+    after = Backoff(level, course.cause if level else "", 0)
     return after, _step(after, seen, COME_BACK, course.cause, _now(course.cause, seen.pressure))
 
 
@@ -182,7 +182,7 @@ def _now(cause: str, pressure: Pressure) -> str:
     )
 
 
-def _step(course: Course, seen: Observation, action: str, cause: str, why: str) -> SteeringStep:
+def _step(course: Backoff, seen: Observation, action: str, cause: str, why: str) -> SteeringStep:
     return SteeringStep(
         round(seen.seconds, 1), action, cause, why, course.share, course.blocks, course.waits,
         round(seen.rate),

@@ -90,7 +90,7 @@ def matches(pattern: str, table: FoundTable) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenTables:
     """Tables that patterns have chosen, in the order of the catalogue; ``notes`` say what is not
     among them."""
 
@@ -100,7 +100,7 @@ class Chosen:
 
 def choose(
     found: Sequence[FoundTable], patterns: Sequence[str], exclude: Sequence[str], text: str
-) -> Chosen:
+) -> ChosenTables:
     """Return the tables that some pattern means and none of ``exclude`` does.
 
     What is no table is taken where a pattern names it in full. Of a table and another one that has
@@ -133,7 +133,9 @@ def choose(
     others = [t for t in dict.fromkeys(left) if t.full not in taken]
     if not kept:
         raise _none_left(patterns, others, exclude, text)
-    return Chosen(tuple(kept), tuple(_left_out(others, [taken[name] for name in sorted(twice)])))
+    return ChosenTables(
+        tuple(kept), tuple(_left_out(others, [taken[name] for name in sorted(twice)]))
+    )
 
 
 def _left_out(others: Sequence[FoundTable], twice: Sequence[FoundTable]) -> Iterable[str]:

@@ -42,7 +42,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Declined:
+class DecoderFailure:
     """An error of the program: what it declined or could not read, or why it gave up.
 
     Attributes:
@@ -66,7 +66,7 @@ class Declined:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RowsBeforeFailure:
     """Rows of a program that has failed while it wrote Arrow.
 
     Attributes:
@@ -103,7 +103,7 @@ class DecoderProcess:
         self._answers = answers
         self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
-        self.given: Given | None = None
+        self.given: RowsBeforeFailure | None = None
         to = spec.output_connection
         self._process = subprocess.Popen(
             [program, "run", "--spec", "stdin-line"],
@@ -161,7 +161,9 @@ class DecoderProcess:
                         self.filled.set()
                         continue
                     if "input_rows" in report:
-                        self.given = Given(tuple(report["input_rows"]), report["failed"])
+                        self.given = RowsBeforeFailure(
+                            tuple(report["input_rows"]), report["failed"]
+                        )
                         continue
                     self._written = (report["written_rows"], report["written_bytes"])
                     # Older programs count what they have written only.
@@ -224,7 +226,7 @@ class DecoderProcess:
         self._listener.join()
         return code, self._last.decode(errors="replace").strip()
 
-    def result(self) -> Summary | Declined | None:
+    def result(self) -> Summary | DecoderFailure | None:
         """Return the summary or refusal of the program; None where it left as another part failed.
 
         Raises:
@@ -247,7 +249,7 @@ class DecoderProcess:
             if kind == "malformed":
                 what = f"line {line}: {what}"
             offset = int(said.get("offset", 0))
-            return Declined(
+            return DecoderFailure(
                 what, str(said.get("uri", "")), kind == "too_long", line, offset,
                 kind == "unclosed", str(said.get("column", "")), str(said.get("value", "")),
                 str(said.get("type", "")),
@@ -255,7 +257,7 @@ class DecoderProcess:
         if code == ProgramExit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
             return None
         if code == -signal.SIGABRT:
-            return Declined(f"{PROGRAM} gave up: {last[:300] or 'aborted'}")
+            return DecoderFailure(f"{PROGRAM} gave up: {last[:300] or 'aborted'}")
         if code < 0:
             raise EngineError(
                 f"{PROGRAM} was killed by signal {-code}",
@@ -263,4 +265,4 @@ class DecoderProcess:
                 transient=True,
             )
         check_known(last)
-        return Declined(f"{PROGRAM} ended with {code}: {last[:300]}")
+        return DecoderFailure(f"{PROGRAM} ended with {code}: {last[:300]}")

@@ -66,7 +66,7 @@ def known_dates(dialect: Dialect) -> Dialect:
 def document(
     encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()
 ) -> documents.RewriteRequest:
-    """Return the request to rewrite an object of foreign text; see :class:`Rewriting`.
+    """Return the request to rewrite an object of foreign text; see :class:`ObjectRewriting`.
 
     Raises:
         ValueError: the encoding has no dialect, so the text is plain.
@@ -79,7 +79,7 @@ def document(
     )  # fmt: skip
 
 
-class Rewriting:
+class ObjectRewriting:
     """One object on its way through the program.
 
     Args:
@@ -196,7 +196,7 @@ def head(pieces: Iterable[bytes] | str, encoding: Encoding, compression: str, mo
         SourceError: not even those can be read.
     """
     found = bytearray()
-    child = Rewriting(pieces, encoding, compression)
+    child = ObjectRewriting(pieces, encoding, compression)
     for piece in child.read():
         found += piece
         if len(found) >= most:
@@ -218,7 +218,7 @@ def locate(
 
     ``lines`` are in ascending order; fewer are returned where the object ends before.
     """
-    child = Rewriting(pieces, encoding, compression, lines=lines)
+    child = ObjectRewriting(pieces, encoding, compression, lines=lines)
     text = b"".join(child.read())
     child.end()
     return [int(line) for line in json.loads(text)["lines"]]

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core.arrow_channel import ArrowChannel, ChannelStream, StreamClosedError
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, EngineError, RowfallError, UsageError, headline
@@ -67,10 +67,10 @@ class _Streaming(Decode):
         self._broken: RowfallError | None = None  # why nothing may be read again
         self._failed_at = 0  # number of the split of the last attempt that was declined
 
-    def _pipes(self, order: Order) -> int:
+    def _pipes(self, order: DeliveryOrder) -> int:
         return 1
 
-    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> StreamRun:
+    def _begin(self, order: DeliveryOrder, outputs: Sequence[str], lane: int) -> StreamRun:
         stream, writes = self._channel.offer()
         return StreamRun(order, outputs, lane, stdout=writes, stream=stream)
 
@@ -86,7 +86,7 @@ class _Streaming(Decode):
             read_ahead=packed,
         )  # fmt: skip
 
-    def _known(self, order: Order) -> int:
+    def _known(self, order: DeliveryOrder) -> int:
         """Return the first rows of an order that the reader has got: they are left out."""
         # Those of a split that was read in part come last: _note has it so.
         return sum(self._given.get(split.id, 0) for split in order.splits)
@@ -121,7 +121,7 @@ class _Streaming(Decode):
             raise EngineError(f"{rows:,} rows were decoded, and {got:,} arrived")
         return Outcome(rows_read=rows, rows_written=rows)
 
-    def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
+    def result_of(self, child: DecoderProcess, order: DeliveryOrder) -> Summary | None:
         """See :meth:`Decode.result_of`; whoever asks what has failed hears why that is the end."""
         if self._broken is not None:
             raise self._broken
@@ -179,7 +179,7 @@ class StreamRows(_Streaming):
         self._emit, self._decodes = emit, decodes
         self._from_engine = _FromEngine(program, engine, input_, channel, self._given)
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if self._channel.failed:
             return Outcome()  # the reader gets an error, and wants nothing behind it
         projected = order.schema.projection is not None or order.select is not None
@@ -210,7 +210,7 @@ class StreamRows(_Streaming):
         return splits[: min(declined, len(splits) - 1)]
 
     def _by_engine(
-        self, order: Order, lane: int, on_tick: Tick, declined: DeclinedError | None
+        self, order: DeliveryOrder, lane: int, on_tick: Tick, declined: DeclinedError | None
     ) -> Outcome:
         """Give the rows of one split, which the engine reads.
 

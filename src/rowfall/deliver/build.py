@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError
@@ -79,7 +79,7 @@ class Build(Decode):
     # Parts are moved into the folder of the table, whose disk must be that one.
     _moves = True
 
-    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> BuildRun:
+    def _begin(self, order: DeliveryOrder, outputs: Sequence[str], lane: int) -> BuildRun:
         return BuildRun(order, outputs, lane)
 
     def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
@@ -268,7 +268,7 @@ class Build(Decode):
             raise DeclinedError(f"parts cannot be completed: {error.message}", None) from None
         return cpu
 
-    def _completion_id(self, order: Order, number: int) -> str:
+    def _completion_id(self, order: DeliveryOrder, number: int) -> str:
         """Return the query id of a statement that completes parts."""
         return order.attempt
 
@@ -322,7 +322,7 @@ class Build(Decode):
         return self._engine.run(statement, lane=run.lane).cpu_seconds
 
 
-def held_bytes(order: Order) -> int:
+def held_bytes(order: DeliveryOrder) -> int:
     """Return the bytes of rows that one attempt may hold in memory until they are a part."""
     limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
     return limit // attempts.HELD_SHARE
@@ -396,7 +396,7 @@ _OF_PARTS = ("input_format_parquet_max_block_size", "input_format_parquet_prefer
 class FromEngine(Decode):
     """Delivers what the engine reads: it writes Native blocks into a pipe of rowfall-decode."""
 
-    def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
+    def _insert(self, order: DeliveryOrder, lane: int, on_tick: Tick, folder: Path) -> Outcome:
         pipe = str(folder / "blocks")
         os.mkfifo(pipe, 0o600)
         columns = order.schema.columns
@@ -451,7 +451,7 @@ class BuildFromEngine(FromEngine, Build):
     The engine then neither sorts nor compresses a row. It halves the CPU of tables of numbers.
     """
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if order.engine_reads:
             return self._input.fallback.insert(order, lane, on_tick)
         return self.in_folder(order, lane, on_tick)

@@ -19,19 +19,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UnclosedQuoteError
 from rowfall.core.listing import Split
-from rowfall.core.long_records import Place, too_long
+from rowfall.core.long_records import RecordPlace, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.decoder.abilities import TEXT_FORMATS
 from rowfall.decoder.documents import Spec, encode
 from rowfall.decoder.installed import PROGRAM
-from rowfall.decoder.process import Answers, Declined, DecoderProcess, Summary
+from rowfall.decoder.process import Answers, DecoderFailure, DecoderProcess, Summary
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
@@ -78,7 +78,9 @@ class DeclinedError(RowfallError):
         said: what the program has said about it; None where it has said nothing.
     """
 
-    def __init__(self, message: str, split: Split | None, said: Declined | None = None) -> None:
+    def __init__(
+        self, message: str, split: Split | None, said: DecoderFailure | None = None
+    ) -> None:
         super().__init__(message)
         self.split, self.said = split, said
 
@@ -106,7 +108,7 @@ class DecoderInput:
     headers: Headers
     most: int = 0
 
-    def takes(self, order: Order) -> bool:
+    def takes(self, order: DeliveryOrder) -> bool:
         """Tell whether the decoder delivers an order: it has not declined it and can read it.
 
         Raises:
@@ -118,7 +120,7 @@ class DecoderInput:
             self.headers.groups(order.splits, order.schema.reading)
         return True
 
-    def spec(self, order: Order, found: Ranges, outputs: Sequence[str]) -> Spec:
+    def spec(self, order: DeliveryOrder, found: Ranges, outputs: Sequence[str]) -> Spec:
         """Return the order for rowfall-decode: ranges to read, and outputs for their rows."""
         inputs = decoding.inputs(found.splits, self.addresses(found.splits))
         asked = decoding.spec(
@@ -130,7 +132,7 @@ class DecoderInput:
     def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
 
-    def ranges(self, order: Order, pipes: int) -> Ranges:
+    def ranges(self, order: DeliveryOrder, pipes: int) -> Ranges:
         """Return the objects to read, or ranges of them where that fills more of the pipes.
 
         Args:
@@ -186,7 +188,7 @@ class DecoderRun:
         stdout: descriptor of what it writes as "-".
     """
 
-    order: Order
+    order: DeliveryOrder
     outputs: Sequence[str]
     lane: int
     child: DecoderProcess | None = None
@@ -220,12 +222,12 @@ class Decode:
             self._pipe_folder = folder / PIPES
             _make_anew(self._pipe_folder)
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if not self._input.takes(order):
             return self._input.fallback.insert(order, lane, on_tick)
         return self.in_folder(order, lane, on_tick)
 
-    def in_folder(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def in_folder(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         """Insert by way of a folder for pipes and parts, which is removed."""
         folder = Path(tempfile.mkdtemp(prefix=_OWN, dir=self._pipe_folder))
         try:
@@ -234,10 +236,10 @@ class Decode:
             self._running.pop(order.attempt, None)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _pipes(self, order: Order) -> int:
+    def _pipes(self, order: DeliveryOrder) -> int:
         return max(1, int(order.settings.get("max_insert_threads", 1)))
 
-    def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
+    def _insert(self, order: DeliveryOrder, lane: int, on_tick: Tick, folder: Path) -> Outcome:
         input_ = self._input
         found = input_.ranges(order, self._pipes(order))
         pipes = self._pipes(order)
@@ -293,7 +295,7 @@ class Decode:
             helper=replace(outcome.helper, cpu=report.cpu_seconds, waited=report.waited_seconds),
         )
 
-    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> DecoderRun:
+    def _begin(self, order: DeliveryOrder, outputs: Sequence[str], lane: int) -> DecoderRun:
         """Return the state of an attempt."""
         return DecoderRun(order, outputs, lane)
 
@@ -331,7 +333,7 @@ class Decode:
         statement = Statement(text, order.settings, query_id=order.attempt, alters=None)
         return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
-    def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
+    def result_of(self, child: DecoderProcess, order: DeliveryOrder) -> Summary | None:
         """Return the decoder's summary; None where it ended because of an error of the engine.
 
         Raises:
@@ -341,7 +343,7 @@ class Decode:
             EngineError: the decoder was killed.
         """
         ended = child.result()
-        if not isinstance(ended, Declined):
+        if not isinstance(ended, DecoderFailure):
             return ended
         named = ended.uri
         if named is None:
@@ -355,7 +357,7 @@ class Decode:
         begins = next((s.start for s in child.inputs if s.uri == named), 0)
         line = 0 if begins else ended.line
         if ended.too_long and MOST_RECORD >= self._input.most > 0:
-            place = Place(line, ended.offset)
+            place = RecordPlace(line, ended.offset)
             raise too_long(name, place, self._input.most, self._input.encoding)
         if ended.unclosed:
             raise UnclosedQuoteError(
@@ -394,7 +396,7 @@ class DecodePush(Decode):
         self._streams = streams
         self._packed = packed
 
-    def _pipes(self, order: Order) -> int:
+    def _pipes(self, order: DeliveryOrder) -> int:
         return min(self._streams, order.most_streams or self._streams)
 
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
@@ -520,7 +522,7 @@ class DecodeInside:
         self._input = input_
         self._row_bytes = row_bytes
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if not self._input.takes(order):
             return self._input.fallback.insert(order, lane, on_tick)
         programs = max(1, int(order.settings.get("max_insert_threads", 1)))
@@ -551,7 +553,7 @@ class DecodeInside:
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
 
-    def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
+    def _statement(self, order: DeliveryOrder, tables: Sequence[str]) -> SqlText:
         schema = order.schema
         columns = schema.columns
         program = sql.literal(f"{PROGRAM} run --spec native-block")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.contracts.receiver import CountError
 from rowfall.core import sql
 from rowfall.core.model import Outcome, Statement
@@ -40,7 +40,7 @@ class FeedViews:
         self._columns = ", ".join(map(sql.name, columns))
         self._settings = {"insert_allow_materialized_columns": 1} if computed else {}
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         """See :meth:`rowfall.contracts.delivery.Delivery.insert`.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.core import sql
 from rowfall.core.model import Outcome, Projection, ValueCheck
 from rowfall.core.sqltext import SqlText
@@ -22,7 +22,7 @@ class WriteFiles:
     def __init__(self, inside: Delivery, order_by: str) -> None:
         self._inside, self._order_by = inside, order_by
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if not self._order_by:
             return self._inside.insert(order, lane, on_tick)
         schema, select = order.schema, order.select

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core import sql
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.engines.base import Engine, Tick
@@ -30,7 +30,7 @@ class Pull:
         self._encoding = encoding
         self._headers = headers
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         into = self._target.into(order.staging, order.schema)
         if order.select is not None:
             columns, rows = order.schema.columns, order.select

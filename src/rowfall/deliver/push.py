@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
 from rowfall.core.dataclass import dataclass
@@ -363,7 +363,7 @@ class Push:
         self._facts = facts
         self._writer = writer
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         session, facts = self._session, self._facts
         on_tick = _Reading(session.reader, facts, order).over(on_tick)
         into = self._writer.target.into(order.staging, order.schema)
@@ -387,7 +387,7 @@ class _Reading:
     others.
     """
 
-    def __init__(self, reader: Engine, facts: LoadFacts, order: Order) -> None:
+    def __init__(self, reader: Engine, facts: LoadFacts, order: DeliveryOrder) -> None:
         self._reader = reader
         self._mark = f"/* {order.attempt}_"
         self._stored: dict[str, int] = {}

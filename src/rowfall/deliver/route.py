@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import LoadFacts
 from rowfall.core.errors import EngineError, RowfallError
@@ -45,7 +45,7 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
-        return Scattered(one, session.writers)
+        return ShardDelivery(one, session.writers)
     if facts.sharding is not None and plan.transport.delivery.value == BUILD:
         return _open_sharded(session, facts, plan, facts.sharding.key)
     if facts.sharding is not None and sharding == FILTER and not writer.number:
@@ -268,7 +268,7 @@ class Filtered:
     ) -> None:
         self._each, self._settings, self._key, self._places = each, settings, key, places
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         failed: list[RowfallError] = []
 
         def one(at: int) -> Outcome:
@@ -291,7 +291,7 @@ class Filtered:
             peak_memory=max(outcome.peak_memory for outcome in outcomes),
         )
 
-    def _lowest(self, order: Order, at: int) -> dict[str, str | int | float]:
+    def _lowest(self, order: DeliveryOrder, at: int) -> dict[str, str | int | float]:
         """Return the order's settings, lower where this machine has less than the first one."""
         found = dict(order.settings)
         for setting in self._settings[at]:
@@ -304,13 +304,13 @@ class Filtered:
         on_all(lambda delivery: delivery.kill(attempt), self._each)
 
 
-class Scattered:
+class ShardDelivery:
     """The delivery of one shard, whose rows go to all of them: each of them can make it fail."""
 
     def __init__(self, delivery: Delivery, writers: Sequence[Writer]) -> None:
         self._delivery, self._writers = delivery, writers
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         started = time.monotonic()
         try:
             return self._delivery.insert(order, lane, on_tick)

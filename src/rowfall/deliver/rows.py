@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.contracts.receiver import CountError
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
@@ -115,7 +115,7 @@ class SendRows:
         self._inside, self._target, self._database = inside, target, database
         self.prefill = prefill
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         schema, select = self._target.sent(order.schema), order.select
         if select is not None and schema is not order.schema:
             texts = self._target.select_written(order.schema.columns)
@@ -190,7 +190,7 @@ class WriteRows(Decode):
         checks = not (target.takes_back or decoding.makes(input_.encoding))
         self._check = _CheckRows(program, engine, input_) if checks else None
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         # What is read in another way than planned may have other types; and where refused rows are
         # left out, their lines are counted in the order of the engine.
         schema = order.schema
@@ -211,10 +211,10 @@ class WriteRows(Decode):
             self._check.kill(attempt)
         super().kill(attempt)
 
-    def _pipes(self, order: Order) -> int:
+    def _pipes(self, order: DeliveryOrder) -> int:
         return 1  # an attempt is one transaction on one connection
 
-    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> WriteRun:
+    def _begin(self, order: DeliveryOrder, outputs: Sequence[str], lane: int) -> WriteRun:
         binary = self._in_binary(order.schema.columns)
         to = None if binary is not None else self._socket(order)
         return WriteRun(order, outputs, lane, binary=binary, socket=to)
@@ -235,7 +235,7 @@ class WriteRows(Decode):
         connection = OutputConnection(to.descriptor, to.number, to.packet_bytes, fills)
         return replace(asked, output_connection=connection)
 
-    def _socket(self, order: Order) -> Socket | None:
+    def _socket(self, order: DeliveryOrder) -> Socket | None:
         """Return where the program itself sends the rows; None where they come through a pipe."""
         return self._database.transaction(order.attempt).socket()
 
@@ -368,7 +368,8 @@ class _Sending:
     """
 
     def __init__(
-        self, database: Database, inside: Delivery, order: Order, path: str, prefill: Prefill | None
+        self, database: Database, inside: Delivery, order: DeliveryOrder, path: str,
+        prefill: Prefill | None,
     ) -> None:  # fmt: skip
         self.failed: BaseException | None = None
         self.refused: tuple[Refused, ...] = ()

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, NoReturn
 
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core import machine, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
@@ -100,7 +100,7 @@ class BuildForServer(Build):
         self._recalled: ProvenLayout | None = None  # of an earlier load, not of this one
         self._tried: set[str] = set()  # ids of splits of which parts were handed over
 
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+    def insert(self, order: DeliveryOrder, lane: int, on_tick: Tick) -> Outcome:
         if self._proven or not self._input.takes(order):
             return self._input.fallback.insert(order, lane, on_tick)
         with self._proving:
@@ -119,10 +119,10 @@ class BuildForServer(Build):
                     self.prove_anew(order, lane)
             raise
 
-    def _pipes(self, order: Order) -> int:
+    def _pipes(self, order: DeliveryOrder) -> int:
         return self._rules.threads
 
-    def _check_room(self, order: Order) -> None:
+    def _check_room(self, order: DeliveryOrder) -> None:
         """Check that the parts of an order find room here: packed text is about as large as they.
 
         So are their rows in the file in which those wait that memory does not hold.
@@ -170,7 +170,7 @@ class BuildForServer(Build):
         order = run.order
         return self.restore(order.staging, parts, order.attempt, run.lane)
 
-    def _completion_id(self, order: Order, number: int) -> str:
+    def _completion_id(self, order: DeliveryOrder, number: int) -> str:
         """See :meth:`Build._completion_id`: a lost connection is asked for by the id alone."""
         return f"{order.attempt}{_COMPLETES}{number}"
 
@@ -232,7 +232,7 @@ class BuildForServer(Build):
 
     # --- proving ------------------------------------------------------------------------------
 
-    def prove(self, order: Order, lane: int) -> None:
+    def prove(self, order: DeliveryOrder, lane: int) -> None:
         """Prove that the server reads parts with the columns of a load, as they were written.
 
         Raises:
@@ -258,7 +258,7 @@ class BuildForServer(Build):
         if layout is not None:
             layout.remember()
 
-    def prove_anew(self, order: Order, lane: int) -> None:
+    def prove_anew(self, order: DeliveryOrder, lane: int) -> None:
         """Prove it again where the proof is of an earlier load, and parts were refused or missed.
 
         Raises:
@@ -269,7 +269,9 @@ class BuildForServer(Build):
             self._recalled = self._proven = None
             self.prove(order, lane)
 
-    def _proven_layout(self, order: Order, table: Definition, lane: int) -> ProvenLayout | None:
+    def _proven_layout(
+        self, order: DeliveryOrder, table: Definition, lane: int
+    ) -> ProvenLayout | None:
         """Return where the result of a probe is kept; None where the server does not name itself.
 
         Several servers may answer at one address.
@@ -304,11 +306,11 @@ class BuildForServer(Build):
             )
         raise DeclinedError(f"parts cannot be handed over: {why}", None)
 
-    def definition(self, order: Order, lane: int) -> Definition:
+    def definition(self, order: DeliveryOrder, lane: int) -> Definition:
         """Return the definition of an order's staging table, see :meth:`Build._definition`."""
         return self._definition(BuildRun(order, (), lane))
 
-    def _refusal(self, order: Order, table: Definition, lane: int) -> str | None:
+    def _refusal(self, order: DeliveryOrder, table: Definition, lane: int) -> str | None:
         """Return the reason that a server cannot take over parts; None if it can.
 
         The rows are random ones of the server, in Native format: what is compared is how they are

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.contracts.delivery import Order
+from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core.model import Column
 from rowfall.core.sqltext import SqlText
 from rowfall.decoder.documents import PartPartition, PartShard, Spec
@@ -39,7 +39,7 @@ class BuildForShards(BuildForServer):
         super().__init__(*first.given)
         self._shards, self._key = shards, key
 
-    def prove(self, order: Order, lane: int) -> None:
+    def prove(self, order: DeliveryOrder, lane: int) -> None:
         """Prove that all shards read the same parts.
 
         Raises:
@@ -57,7 +57,7 @@ class BuildForShards(BuildForServer):
             finally:
                 self._proven = shard.refused
 
-    def prove_anew(self, order: Order, lane: int) -> None:
+    def prove_anew(self, order: DeliveryOrder, lane: int) -> None:
         for shard in self._shards:
             try:
                 shard.prove_anew(order, lane)

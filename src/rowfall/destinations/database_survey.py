@@ -14,7 +14,7 @@ from rowfall.core.native import NativeTable, NativeType
 from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, SpeaksNative, SupportsCompression
+from rowfall.engines.database import Database, HasNativeTypes, SupportsCompression
 from rowfall.plan import links
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema.column_options import read_column_options
@@ -22,8 +22,8 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
 from rowfall.schema.types import bytes_columns, footers
-from rowfall.sources.base import Queried, TellingBytes, TellingNative
-from rowfall.targets.base import Declaring, TakingNative
+from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
+from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
 
 def columns(
@@ -47,7 +47,7 @@ def fit(
     """Return the schema as the database takes it: nothing sorts the rows, and bytes are marked."""
     notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
     schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
-    if isinstance(session.target, Declaring):
+    if isinstance(session.target, DeclaresTypes):
         schema = _with_bytes(session, listing, reached, encoding, schema, listed)
     return schema
 
@@ -60,7 +60,7 @@ def with_native(
     Of columns that are loaded as they are: whose type nobody asks for, and nothing computes.
     """
     options, (engine, source) = session.options, source_reader(session, reached)
-    if not isinstance(source, TellingNative) or not isinstance(session.target, TakingNative):
+    if not isinstance(source, KnowsNativeTypes) or not isinstance(session.target, TakesNativeTypes):
         return schema
     found, made, own = source.native(), source.made, read_column_options(options)
     # What is added, and what is renamed, may have the name of another column of the source.
@@ -91,9 +91,9 @@ def with_native(
     return replace(schema, layout=replace(schema.layout, native=native))
 
 
-def _speaks(database: Database, target: TakingNative, found: NativeTable) -> bool:
+def _speaks(database: Database, target: TakesNativeTypes, found: NativeTable) -> bool:
     """Tell whether the server of a target knows the words in which a table is described."""
-    if isinstance(database, SpeaksNative):
+    if isinstance(database, HasNativeTypes):
         return found.system == database.native and found.version <= database.native_version
     return found.system == target.native
 
@@ -172,7 +172,7 @@ def _bytes_of_source(
 ) -> frozenset[str]:
     """Ask for the names of columns whose strings are bytes."""
     engine, source = source_reader(session, reached)
-    if isinstance(source, TellingBytes):
+    if isinstance(source, KnowsBinaryColumns):
         return source.bytes_columns()
     if encoding is None or encoding.kind is not Kind.TYPED:
         return frozenset()
@@ -184,7 +184,7 @@ def _bytes_of_source(
     if not (splits and strings and source.replayable):
         return frozenset()
     relation = Scan(source, splits[:1], encoding, schema).relation()
-    zeros = isinstance(session.target, Declaring) and session.target.zeros_in_text
+    zeros = isinstance(session.target, DeclaresTypes) and session.target.zeros_in_text
     ((*counts,),) = engine.ask(bytes_columns.question(strings, relation, zeros=zeros), {})
     return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
 
@@ -197,7 +197,7 @@ def _as_asked(session: Session, database: Database, columns: list[list[Any]]) ->
     columns = _with_computed(session, database, columns)
     table, columns = columns, _with_literals(session, columns)
     given = options.type or options.schema or options.schema_file
-    if not given or not isinstance(target, Declaring):
+    if not given or not isinstance(target, DeclaresTypes):
         return columns
     asked = read_table_options(options, session.engine.ask)
     wanted = {**dict(asked.columns), **asked.types}
@@ -221,7 +221,7 @@ def _with_computed(
     source, target = session.source, session.target
     if not any(kind == "MATERIALIZED" for _, _, kind in columns):
         return columns
-    if not isinstance(source, TellingNative) or not isinstance(target, TakingNative):
+    if not isinstance(source, KnowsNativeTypes) or not isinstance(target, TakesNativeTypes):
         return columns
     found = source.native()
     if not _speaks(database, target, found):

@@ -264,7 +264,7 @@ class Engine(Protocol):
         """Release everything; safe to call twice."""
 
 
-class Asking:
+class EngineQuestions:
     """Questions that every kind of ClickHouse is asked in the same way.
 
     Marks lie in folders of this machine, which this process has locked; a server has a journal.

@@ -340,7 +340,7 @@ class Database(Protocol):
         As :meth:`existing_table` shows them, but for NULL.
 
         Args:
-            declared: see :class:`rowfall.targets.base.Declaring`.
+            declared: see :class:`rowfall.targets.base.DeclaresTypes`.
         """
 
     def table_id(self) -> str:
@@ -579,7 +579,7 @@ class SupportsGathering(Database, Protocol):
 
 
 @runtime_checkable
-class SpeaksNative(Protocol):
+class HasNativeTypes(Protocol):
     """A database whose server decides in whose words tables are declared, and which it knows.
 
     Attributes:

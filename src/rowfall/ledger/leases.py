@@ -17,7 +17,7 @@ from typing import Protocol
 from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
-from rowfall.core.model import Pair
+from rowfall.core.model import StagingPair
 
 _PROC = Path("/proc")
 
@@ -136,8 +136,8 @@ class StagedPartition:
     staged_at: int = 0
 
     @property
-    def pair(self) -> Pair:
-        return Pair(self.database, self.table, self.staging)
+    def pair(self) -> StagingPair:
+        return StagingPair(self.database, self.table, self.staging)
 
 
 @dataclass(frozen=True, slots=True)

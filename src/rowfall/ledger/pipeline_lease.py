@@ -37,7 +37,7 @@ _MOST_ENDED = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaseState:
     """What a log says at one moment.
 
     Attributes:
@@ -60,7 +60,7 @@ class Standing:
 
 def judge(
     lines: Sequence[LogLine], me: str, *, shared: bool, silent: float = SILENT_SECONDS
-) -> Standing:
+) -> LeaseState:
     """Tell who holds the lease: the earliest claim that has not ended.
 
     Args:
@@ -75,7 +75,7 @@ def judge(
     pauses = [line for line in lines if line.event in (PAUSE, RESUME)]
     paused = bool(pauses) and max(pauses, key=lambda line: line.number).event == PAUSE
     if held is None:
-        return Standing("", False, False, 0.0, {}, paused, tuple(lines), ended)
+        return LeaseState("", False, False, 0.0, {}, paused, tuple(lines), ended)
     signs = [line for line in lines if line.owner == held.owner and line.event in (CLAIM, ALIVE)]
     last = max(signs, key=lambda line: line.number)
     idle = min(abs(line.idle) for line in signs)  # abs: a clock that has jumped back
@@ -85,7 +85,7 @@ def judge(
     silence = (shared or elsewhere) and idle > silent
     dead = held.owner != me and (leases.has_ended(held.owner) or silence)
     sign: dict[str, object] = json.loads(last.detail) if last.detail else {}
-    return Standing(held.owner, held.owner == me, dead, idle, sign, paused, tuple(lines), ended)
+    return LeaseState(held.owner, held.owner == me, dead, idle, sign, paused, tuple(lines), ended)
 
 
 class PipelineLease:
@@ -96,7 +96,7 @@ class PipelineLease:
         self.owner = f"{leases.this_process()} {secrets.token_hex(4)}"
         self._claimed = False
 
-    def stand(self) -> Standing:
+    def stand(self) -> LeaseState:
         """Ask for the lease, end that of a dead watcher, and tell who has it.
 
         Raises:
@@ -120,7 +120,7 @@ class PipelineLease:
             self._log.forget(found.ended)
         return found
 
-    def sign(self, said: dict[str, object]) -> Standing:
+    def sign(self, said: dict[str, object]) -> LeaseState:
         """Give a sign of life, and tell who has the lease now.
 
         Args:
@@ -140,7 +140,7 @@ class PipelineLease:
             self._log.append(QUIT, self.owner, detail=json.dumps(said) if said else "")
             self._claimed = False
 
-    def _judged(self) -> Standing:
+    def _judged(self) -> LeaseState:
         return judge(self._log.lines(), self.owner, shared=self._log.shared)
 
 

@@ -24,9 +24,9 @@ from rowfall.core.events import (
     Steered,
 )
 from rowfall.core.load_record import (
-    Happening,
     LoadRecord,
     RanStatement,
+    RecordedEvent,
     Sample,
 )
 from rowfall.core.model import Statement
@@ -75,7 +75,7 @@ class Recorder:
         self._step = FIRST_STEP
         self._samples: list[Sample] = []
         self._latest: Sample | None = None
-        self._happenings: list[Happening] = []
+        self._happenings: list[RecordedEvent] = []
         self._durations: dict[int, int] = {}
         self._slowest: list[tuple[float, int, AttemptRecord]] = []
         self._failed: list[AttemptRecord] = []
@@ -142,7 +142,7 @@ class Recorder:
     def _happened(self, seconds: float, kind: str, text: str) -> None:
         if len(self._happenings) < MOST_HAPPENINGS:
             line = text.partition("\n")[0][:_MOST_TEXT]
-            self._happenings.append(Happening(seconds, kind, line))
+            self._happenings.append(RecordedEvent(seconds, kind, line))
 
     def record(self) -> LoadRecord:
         """Return what was recorded so far."""
@@ -197,7 +197,7 @@ def from_json(found: Mapping[str, Any]) -> LoadRecord:
     width = len(fields(Sample))
     return LoadRecord(
         tuple(Sample(*each[:width]) for each in found.get("samples", ())),
-        tuple(Happening(**known(Happening, each)) for each in found.get("happenings", ())),
+        tuple(RecordedEvent(**known(RecordedEvent, each)) for each in found.get("happenings", ())),
         tuple(RanStatement(**known(RanStatement, each)) for each in found.get("statements", ())),
         tuple((float(most), int(n)) for most, n in found.get("durations", ())),
         tuple((str(name), float(value)) for name, value in found.get("stages", ())),

@@ -49,7 +49,7 @@ class LeftScratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class ScratchesLeft:
     """Scratches that a process has left, which measures no more.
 
     Attributes:
@@ -156,7 +156,7 @@ def known() -> frozenset[str]:
     )
 
 
-def left() -> Iterator[Left]:
+def left() -> Iterator[ScratchesLeft]:
     """Give what processes of this machine have left that measure no more."""
     for path in _files():
         lines = _lines(path)
@@ -164,19 +164,19 @@ def left() -> Iterator[Left]:
             continue
         gone = {line["removed"] for line in lines if "removed" in line}
         folder = next((line["folder"] for line in lines if "folder" in line), "")
-        yield Left(path, Path(folder), tuple(
+        yield ScratchesLeft(path, Path(folder), tuple(
             LeftScratch(line["name"], line["to"], line["options"], Path(line["ledger"]))
             for line in lines if "name" in line and line["name"] not in gone
         ))  # fmt: skip
 
 
-def removed(gone: Left, name: str) -> None:
+def removed(gone: ScratchesLeft, name: str) -> None:
     """Record that a scratch of a process that has ended is removed."""
     with gone.record.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"removed": name}) + "\n")
 
 
-def forget(gone: Left) -> None:
+def forget(gone: ScratchesLeft) -> None:
     """Remove the record of what was removed."""
     _forget(gone.record)
 

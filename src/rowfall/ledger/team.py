@@ -26,7 +26,7 @@ from rowfall.core.results import WorkerReport
 from rowfall.core.version import __version__
 from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import leases
-from rowfall.ledger.pipeline_lease import Standing, judge
+from rowfall.ledger.pipeline_lease import LeaseState, judge
 from rowfall.ledger.pipeline_log import ALIVE, CLAIM, EXPIRE, QUIT, LogLine, SharedLog
 
 TABLE = "_rowfall_workers"
@@ -60,7 +60,7 @@ File = tuple[str, str, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TeamMember:
     """One worker.
 
     Attributes:
@@ -139,10 +139,10 @@ class TeamState:
         members: of the newest plan, in the order in which they came.
     """
 
-    standing: Standing
+    standing: LeaseState
     plan: SharedPlan | None
     last: SharedPlan | None
-    members: tuple[Member, ...]
+    members: tuple[TeamMember, ...]
 
     @property
     def leads(self) -> bool:
@@ -150,7 +150,7 @@ class TeamState:
         return self.standing.mine
 
     @property
-    def added_up(self) -> Member | None:
+    def added_up(self) -> TeamMember | None:
         """Return who has added the report up; None where nobody has."""
         done = (m for m in self.members if m.says.get("led") and m.state == ENDED)
         return next(done, None)
@@ -192,7 +192,7 @@ def read_lines(lines: Sequence[LogLine], me: str = "") -> TeamState:
             or leases.has_ended(owner)
             or (idle > SILENT_SECONDS and owner != me)
         )
-        members.append(Member(owner, number, spoken[owner], idle, dead, quits))
+        members.append(TeamMember(owner, number, spoken[owner], idle, dead, quits))
     return TeamState(standing, plan, last, tuple(sorted(members, key=lambda m: m.number)))
 
 

@@ -24,7 +24,7 @@ from rowfall.core.events import Listener, Note, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import BUILD, PUSH, SEND, Plan
 from rowfall.core.options import Options
-from rowfall.core.results import Change, DoctorReport, Link, LinkKind, Report
+from rowfall.core.results import DoctorReport, Improvement, Link, LinkKind, Report
 from rowfall.destinations.network_links import LATENCY, SENDING
 from rowfall.ledger import scratches
 from rowfall.measure.samples import (
@@ -145,7 +145,7 @@ class _Examination:
         self._start = self._start_alone = 0.0  # seconds of a load of one row
         self._largest: _Loaded  # of the samples; the figures of the prediction are its
         self._engine: Mapping[str, float] = {}
-        self._changes: list[Change] = []
+        self._changes: list[Improvement] = []
 
     # --- the source -------------------------------------------------------------------------------
 
@@ -335,19 +335,21 @@ class _Examination:
         now = self._predict()[0]
         if slowest.name == READING and others:
             could = min(min(others), slowest.rows_per_second * 4 if slowest.rows_per_second else 0)
-            self._changes.append(Change("a source that is nearer or faster", could / now))
+            self._changes.append(Improvement("a source that is nearer or faster", could / now))
             self._more_readers()
         elif slowest.part is LinkKind.NETWORK and others:
-            self._changes.append(Change("a nearer or faster network", min(others) / now))
+            self._changes.append(Improvement("a nearer or faster network", min(others) / now))
         elif slowest.part is LinkKind.PROTOCOL:
-            self._changes.append(Change(
+            self._changes.append(Improvement(
                 "loading more rows at once", (1 / self._row_seconds) / now,
             ))  # fmt: skip
         largest = self._largest
         busy = min(self._cores, largest.cpu * largest.report.rows / largest.seconds)
         if busy > _BUSY * self._cores and slowest.name != READING:
             one_more = (self._cores + 1) / self._cores
-            self._changes.append(Change("another core", 1 + (one_more - 1) * busy / self._cores))
+            self._changes.append(
+                Improvement("another core", 1 + (one_more - 1) * busy / self._cores)
+            )
             self._change_of_packing()
         self._try_options(until)
 
@@ -355,7 +357,7 @@ class _Examination:
         rate = self._samples.rate
         if rate is not None and rate.more and rate.more > rate.rate * _LEAST_GAIN:
             count = self._cores * 2
-            self._changes.append(Change(
+            self._changes.append(Improvement(
                 "more readers beside each other", rate.more / rate.rate, f"--threads {count}"
             ))  # fmt: skip
 
@@ -366,7 +368,7 @@ class _Examination:
             return
         cpu = self._cores / unpacking.rows_per_second
         share = min(0.9, cpu / self._largest.cpu)
-        self._changes.append(Change(
+        self._changes.append(Improvement(
             "files that are packed with zstd or lz4, or not at all", 1 / (1 - share * _UNPACKED)
         ))  # fmt: skip
 
@@ -382,7 +384,9 @@ class _Examination:
                 continue  # not for this load
             gain = self._largest.seconds / loaded.seconds
             if gain >= _LEAST_MEASURED:
-                self._changes.append(Change("tried on the sample", gain, option, measured=True))
+                self._changes.append(
+                    Improvement("tried on the sample", gain, option, measured=True)
+                )
 
     def _other_options(self) -> list[tuple[str, Options]]:
         """Return options that may help, by how the rows travel."""

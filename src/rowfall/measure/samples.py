@@ -65,7 +65,7 @@ class LoadSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SampleFiles:
     """Rows of the source in files here; each None where there is no need of it.
 
     Attributes:
@@ -105,7 +105,7 @@ class Samples:
         self.total = self._listed_bytes(plan.listing)
         self.rate: SourceRate | None = None
         self.takes = 0.0
-        self.kept = Kept()
+        self.kept = SampleFiles()
         self.row_size, self.ready_rows = self.row_bytes, 0
 
     def keep(self) -> list[str]:
@@ -140,7 +140,7 @@ class Samples:
             ending = "native" if encoding is None else _extension(encoding, encoding.compression)
             path = self._write(f"rows.{ending}", again, max(1, int(rows / count)))
             copies = self._here(*_linked(path, count))
-        self.kept = Kept(
+        self.kept = SampleFiles(
             self._here(str(one)), self._here(str(few)), self._here(str(ready)), text, copies
         )
 

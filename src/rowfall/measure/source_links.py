@@ -13,7 +13,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Split
 from rowfall.core.results import Link, LinkKind
-from rowfall.sources.base import InFiles, Ranged, Source, Streamed, any_version
+from rowfall.sources.base import HasDataFiles, Ranged, Source, Streamed, any_version
 
 LISTING, REQUEST, READING = "listing", "request", "reading"
 """Names of the links."""
@@ -76,7 +76,7 @@ def read_source(
 
 def _store(source: Source, splits: Sequence[Split]) -> tuple[Ranged | None, Sequence[Split]]:
     """Return the store whose objects the splits are; None where they are in none."""
-    if isinstance(source, InFiles):
+    if isinstance(source, HasDataFiles):
         found = [source.in_file(split) for split in splits]
         return (found[0][0], [split for _, split, _ in found]) if found else (None, ())
     whole = list({(s.uri, s.version): s for s in splits}.values())

@@ -36,9 +36,9 @@ from rowfall.core.units import parse_size
 from rowfall.decoder.abilities import flat_types
 from rowfall.plan import balance, merging
 from rowfall.plan.decoding import zone
-from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
+from rowfall.plan.settings import ENGINE_BASE, LoadShape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
-from rowfall.sources.base import EndsUnseen
+from rowfall.sources.base import LacksLengths
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
 # trips and taxi data, chDB 26.9; text is compressed or not).
@@ -269,7 +269,7 @@ class WriterWork:
 
     engine: Facts
     share: Facts
-    shape: Shape
+    shape: LoadShape
     todo: Sequence[int]
     groups: Sequence[Group]
     lanes: int
@@ -421,7 +421,7 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
 
 def _about_lengths(facts: LoadFacts) -> list[str]:
     """Say of which files a server that pulls cannot tell whether they have come whole."""
-    if facts.reach is None or not isinstance(facts.reach.source, EndsUnseen):
+    if facts.reach is None or not isinstance(facts.reach.source, LacksLengths):
         return []
     names = facts.reach.source.without_length(facts.encoding)
     if not names:

@@ -10,7 +10,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
 from rowfall.core.options import ERROR
 from rowfall.ledger import Ledger
-from rowfall.sources.base import ByCursor, Continued, Identified
+from rowfall.sources.base import ByCursor, Continued, IdentifiedStream
 
 
 def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[str]]:
@@ -44,7 +44,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
             loaded[uri] = ranges[stream]
     if not loaded:
         return listing, known
-    if isinstance(source, Identified) and session.ledger is not None:
+    if isinstance(source, IdentifiedStream) and session.ledger is not None:
         for uri, own in loaded.items():
             if told := session.ledger.identity(session.target_key, uri):
                 source.check_identity(told, joined(own))
@@ -81,7 +81,11 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
 def keep_identity(session: Session, ledger: Ledger, load_id: str) -> None:
     """Record what tells a later load that the streams of this one are the same."""
     source = session.source
-    if isinstance(source, Identified) and session.listing.continued and (own := source.identity()):
+    if (
+        isinstance(source, IdentifiedStream)
+        and session.listing.continued
+        and (own := source.identity())
+    ):
         for name, _ in streams(session.listing):
             ledger.identify(load_id, name, own)
 

@@ -30,13 +30,13 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.plan import attempts, balance, cutting, statements, upserts
-from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, in_order, not_allowed
+from rowfall.plan.settings import ENGINE_BASE, LoadShape, compute_settings, in_order, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
 from rowfall.schema.projection import Scan
 from rowfall.schema.types import strict_reading
-from rowfall.sources.base import Once
+from rowfall.sources.base import ReadOnce
 from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import Target
 
@@ -242,9 +242,9 @@ def _share_of(engine: Facts, sharing: int) -> Facts:
 
 def _shape(
     facts: LoadFacts, transport: Transport, groups: Sequence[Group], todo: Sequence[int]
-) -> Shape:
+) -> LoadShape:
     listing, schema = facts.listing, facts.schema
-    return Shape(
+    return LoadShape(
         files=max((len(g.indexes) for g in groups), default=1),
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
         row_bytes=schema.row_bytes,
@@ -256,7 +256,7 @@ def _shape(
     )
 
 
-def statement_of(facts: LoadFacts, plan: Plan) -> tuple[Facts, Shape]:
+def statement_of(facts: LoadFacts, plan: Plan) -> tuple[Facts, LoadShape]:
     """Return what a statement of the first writer has of its engine, and the shape of its load."""
     groups = [group for group in plan.work.groups if group.writer == 0]
     todo = [i for group in groups for i in group.indexes]
@@ -319,7 +319,7 @@ def check_clauses(options: Options) -> None:
 
 
 def _promise(facts: LoadFacts, options: Options) -> str:
-    if isinstance(facts.source, Once):
+    if isinstance(facts.source, ReadOnce):
         return (
             "at most once: the source can be read only once, so nothing is visible until all of "
             "it is staged, and a crash before that means sending it again"

@@ -9,7 +9,7 @@ from rowfall.core import units
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Listing, split_id
-from rowfall.sources.base import File, Rewrite, RewritesFiles
+from rowfall.sources.base import File, RewritesFiles, TableRewrite
 from rowfall.sources.rewrites import follow
 
 
@@ -63,7 +63,7 @@ def loaded_in_other_files(
     return moved
 
 
-def _changed(session: Session, rewrite: Rewrite) -> SourceError:
+def _changed(session: Session, rewrite: TableRewrite) -> SourceError:
     text = session.source.text
     if rewrite.same_rows:
         return SourceError(

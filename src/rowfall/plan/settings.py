@@ -72,7 +72,7 @@ OWN_PARQUET = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LoadShape:
     """The shape of a load: settings depend on it and on the engine.
 
     Attributes:
@@ -97,7 +97,7 @@ class Shape:
 
 
 def compute_settings(
-    facts: Facts, shape: Shape, chosen: dict[str, str | int | float]
+    facts: Facts, shape: LoadShape, chosen: dict[str, str | int | float]
 ) -> tuple[Setting, ...]:
     """Return the settings of every INSERT; ``chosen`` (``--set``) wins.
 
@@ -173,12 +173,12 @@ def not_allowed(facts: Facts, name: str, value: str | int | float) -> TargetErro
     return forbidden(name, facts.constraints[name].value, value, "", why)
 
 
-def insert_threads(facts: Facts, shape: Shape) -> int:
+def insert_threads(facts: Facts, shape: LoadShape) -> int:
     """Return the threads that insert: all cores up to 4, half of them above (others parse)."""
     return _thread_counts(facts, shape)[1]
 
 
-def _thread_counts(facts: Facts, shape: Shape) -> tuple[int, int]:
+def _thread_counts(facts: Facts, shape: LoadShape) -> tuple[int, int]:
     """Return the threads that read and those that insert: as many as the memory has blocks for."""
     readers = facts.cores
     most = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
@@ -197,7 +197,7 @@ def _thread_counts(facts: Facts, shape: Shape) -> tuple[int, int]:
     return readers, inserting
 
 
-def _threads(facts: Facts, shape: Shape) -> list[Setting]:
+def _threads(facts: Facts, shape: LoadShape) -> list[Setting]:
     readers, inserting = _thread_counts(facts, shape)
     many = shape.files >= facts.cores
     text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
@@ -239,7 +239,7 @@ def _files(type_: str) -> int:
     return 1 + ("Nullable(" in type_) + ("String" in type_)
 
 
-def _fixed_memory(facts: Facts, shape: Shape, inserting: int) -> int:
+def _fixed_memory(facts: Facts, shape: LoadShape, inserting: int) -> int:
     """Return the bytes that are taken whatever the size of blocks."""
     buffers = max(
         min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8,
@@ -249,13 +249,13 @@ def _fixed_memory(facts: Facts, shape: Shape, inserting: int) -> int:
     return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
 
 
-def most_block(facts: Facts, shape: Shape, inserting: int) -> int:
+def most_block(facts: Facts, shape: LoadShape, inserting: int) -> int:
     """Return the bytes of the largest block of which so many insert threads can hold all copies."""
     copies = COPIES_PER_BLOCK + shape.decoded
     return max(facts.memory - _fixed_memory(facts, shape, inserting), 0) // (copies * inserting)
 
 
-def _reservable(facts: Facts, shape: Shape, readers: int, inserting: int) -> int:
+def _reservable(facts: Facts, shape: LoadShape, readers: int, inserting: int) -> int:
     """Return the bytes of a block with which a statement stays below its own limit."""
     reading = PARQUET_PER_READER if _parquet_memory(facts, shape) else TEXT_PER_READER
     reading = min(reading, 4 * shape.biggest) if shape.biggest else reading
@@ -270,14 +270,14 @@ def _limit(facts: Facts) -> int:
     return facts.memory - ENGINE_BASE // 2
 
 
-def _parquet_memory(facts: Facts, shape: Shape) -> int:
+def _parquet_memory(facts: Facts, shape: LoadShape) -> int:
     """Return the bytes that the Parquet reader may hold, 0 for other formats."""
     if shape.encoding is None or shape.encoding.format not in {"Parquet", *LAKES}:
         return 0
     return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
 
 
-def block(facts: Facts, shape: Shape) -> tuple[int, int]:
+def block(facts: Facts, shape: LoadShape) -> tuple[int, int]:
     """Return the rows and bytes at which a block becomes a part.
 
     bytes = (memory - base - buffers) / (4 x insert threads), less where the statement would
@@ -294,7 +294,7 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     return rows, size
 
 
-def block_settings(facts: Facts, shape: Shape, size: int) -> dict[str, int]:
+def block_settings(facts: Facts, shape: LoadShape, size: int) -> dict[str, int]:
     """Return the settings by which blocks have this size, where the engine has them."""
     rows = max(1, int(size / max(shape.row_bytes, 1.0)))
     found = {"min_insert_block_size_rows": rows, "min_insert_block_size_bytes": size}
@@ -305,7 +305,7 @@ def block_settings(facts: Facts, shape: Shape, size: int) -> dict[str, int]:
     return facts.known(found)
 
 
-def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
+def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
     rows, size = block(facts, shape)
     inserting = insert_threads(facts, shape)
     fixed = bytes_text(_fixed_memory(facts, shape, inserting))

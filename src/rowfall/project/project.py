@@ -89,7 +89,7 @@ def connection_names() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
+class LayeredLoad:
     """A load as all layers say it, its references not resolved.
 
     Attributes:
@@ -220,7 +220,7 @@ class Project:
                 return self._target(file, section, text), origin
         return None
 
-    def assembled(self, kind: str, name: str, flags: Layered | None = None) -> Assembled:
+    def assembled(self, kind: str, name: str, flags: Layered | None = None) -> LayeredLoad:
         """Return a load or pipeline as all layers say it; nothing is resolved.
 
         Raises:
@@ -250,7 +250,7 @@ class Project:
         for key, found in self.defaults(connection, source, names=known).items():
             values.setdefault(key, found)
         described = None if connection is None else self.described_connection(connection)
-        return Assembled(file, section, values, described)
+        return LayeredLoad(file, section, values, described)
 
     def check_params(self, loads: Sequence[str], values: Mapping[str, str]) -> None:
         """Check that a load takes each parameter that is given, and gets each that it takes.
@@ -386,7 +386,7 @@ class Project:
         hint = f"{near}Write [connections.{name}] with a uri into the file.{folder}"
         return file.wrong(section, key, f"names {name}, and there is no such connection", hint)
 
-    def _resolved(self, made: Assembled) -> NamedLoad:
+    def _resolved(self, made: LayeredLoad) -> NamedLoad:
         file, section, values = made.file, made.section, made.values
         password: Secret | None = None
         to: str | None = None

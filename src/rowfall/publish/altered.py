@@ -14,7 +14,7 @@ from typing import Any
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
@@ -70,7 +70,7 @@ class StoredDefinition:
     views: tuple[tuple[str, str], ...] = ()
 
 
-def alter_alike(engine: Engine, pair: Pair, lane: int = 0) -> bool:
+def alter_alike(engine: Engine, pair: StagingPair, lane: int = 0) -> bool:
     """Alter the staging table of a pair like its table.
 
     Where rows gather in a shadow, both are altered like the table that the shadow gathers for.
@@ -88,11 +88,11 @@ def alter_alike(engine: Engine, pair: Pair, lane: int = 0) -> bool:
     model = staging.gathers_for(table.comment) or pair.table
     if model == pair.table:
         return _follow(engine, pair, lane)
-    shadow = _follow(engine, Pair(pair.database, model, pair.table), lane)
-    return _follow(engine, Pair(pair.database, model, pair.staging), lane) or shadow
+    shadow = _follow(engine, StagingPair(pair.database, model, pair.table), lane)
+    return _follow(engine, StagingPair(pair.database, model, pair.staging), lane) or shadow
 
 
-def wait_for_mutations(engine: Engine, pair: Pair, lane: int = 0) -> None:
+def wait_for_mutations(engine: Engine, pair: StagingPair, lane: int = 0) -> None:
     """Wait until the parts of a staging table are what its definition says.
 
     A server that is killed while it alters staging goes on with that when it is back, and a part
@@ -123,7 +123,7 @@ def _mutations(engine: Engine, select: str, lane: int) -> list[list[Any]]:
         return []
 
 
-def _follow(engine: Engine, pair: Pair, lane: int) -> bool:
+def _follow(engine: Engine, pair: StagingPair, lane: int) -> bool:
     """Alter one table like another; return False where they are alike already."""
     altered, refused, since = False, "", 0
     for _ in range(_MOST_STATEMENTS):
@@ -166,7 +166,7 @@ def _run(engine: Engine, statement: str, lane: int, views: Sequence[tuple[str, s
 
 
 def _check_values(
-    engine: Engine, pair: Pair, table: StoredDefinition, own: StoredDefinition, lane: int
+    engine: Engine, pair: StagingPair, table: StoredDefinition, own: StoredDefinition, lane: int
 ) -> None:
     """Make sure that the values of columns fit their new types.
 
@@ -185,7 +185,7 @@ def _check_values(
         engine.ask(f"SELECT {', '.join(casts)} FROM {name}", lane=lane)
 
 
-def _cannot(pair: Pair, why: str, statement: str = "") -> AlteredTableError:
+def _cannot(pair: StagingPair, why: str, statement: str = "") -> AlteredTableError:
     """Return the error of rows that cannot be made visible because their table was altered."""
     own = sql.qualified(pair.database, pair.staging)
     remedy = (
@@ -338,7 +338,7 @@ def _written(create: str) -> tuple[dict[str, str], dict[str, str], dict[str, str
 
 def _history(
     engine: Engine,
-    pair: Pair,
+    pair: StagingPair,
     table: StoredDefinition,
     own: StoredDefinition,
     since: int,

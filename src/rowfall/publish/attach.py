@@ -18,7 +18,7 @@ from rowfall.contracts.receiver import Staged
 from rowfall.core import disk, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
-from rowfall.core.model import Column, Pair, Statement
+from rowfall.core.model import Column, StagingPair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, started_within
 from rowfall.ledger import Ledger
@@ -68,7 +68,7 @@ class _Partition:
     files: Sequence[tuple[str, str]] = ()
 
 
-def pairs_of(moves: Sequence[StagedPartition]) -> list[Pair]:
+def pairs_of(moves: Sequence[StagedPartition]) -> list[StagingPair]:
     """Return the tables of an attempt that still have to be attached, in order, each once."""
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
 
@@ -95,7 +95,7 @@ class Publisher:
         self.answer = answer or LoadedAnswer()
 
     def staged(
-        self, pairs: Sequence[Pair], row_bytes: float, fixed: Collection[str] = ()
+        self, pairs: Sequence[StagingPair], row_bytes: float, fixed: Collection[str] = ()
     ) -> Staged:
         """Count staging, merging its small parts first where attaching them would cost more.
 
@@ -122,7 +122,7 @@ class Publisher:
             fullest = max(fullest, *(f.there for f in found), 0)
         return Staged(rows, parts, size, tuple(moves), fullest, tuple(ids[: MOST_IDS + 1]))
 
-    def _merge(self, pair: Pair) -> None:
+    def _merge(self, pair: StagingPair) -> None:
         """Merge the parts of a staging table; a user without that right attaches small ones."""
         try:
             self._run(f"OPTIMIZE TABLE {sql.qualified(pair.database, pair.staging)} FINAL")
@@ -130,7 +130,7 @@ class Publisher:
             if error.code != ACCESS_DENIED:
                 raise
 
-    def _partitions(self, pair: Pair) -> list[_Partition]:
+    def _partitions(self, pair: StagingPair) -> list[_Partition]:
         """Return the partitions of a staging table, each with what the target holds in it now.
 
         In one statement: each that reads system.parts takes 6 CPU-ms.
@@ -150,7 +150,7 @@ class Publisher:
         )
         return [_Partition(*row) for row in rows]
 
-    def _moves(self, pair: Pair, found: Sequence[_Partition]) -> list[StagedPartition]:
+    def _moves(self, pair: StagingPair, found: Sequence[_Partition]) -> list[StagedPartition]:
         """Return a StagedPartition for each partition of a staging table, to be attached."""
         moves = [
             StagedPartition(
@@ -404,7 +404,7 @@ class Publisher:
     def _search(
         self,
         attempt_id: str,
-        pair: Pair,
+        pair: StagingPair,
         moves: Sequence[StagedPartition],
         leases: Leases | None,
         node: str,

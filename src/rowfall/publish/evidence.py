@@ -17,7 +17,7 @@ from typing import Any
 from rowfall.core import disk, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError
-from rowfall.core.model import Ask, Column, Pair
+from rowfall.core.model import Ask, Column, StagingPair
 from rowfall.core.options import ALL, NONE
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine
@@ -194,7 +194,7 @@ class Search:
 
     engine: Engine
     lane: int
-    pair: Pair
+    pair: StagingPair
     moves: Sequence[StagedPartition]
     query_id: str
     added: Callable[[StagedPartition], AddedRows]
@@ -382,7 +382,7 @@ class Search:
             own = [p for p in parts if p.partition == name]
             if (database, table) in self.tables:
                 continue
-            if self._sample(own, partitions[name], Pair(database, table, self.pair.staging)):
+            if self._sample(own, partitions[name], StagingPair(database, table, self.pair.staging)):
                 found[str(name)] = f"rows of the load are in {database}.{table}"
         return found
 
@@ -418,7 +418,7 @@ class Search:
     # --- a sample of the rows -------------------------------------------------------------------
 
     def _sample(
-        self, parts: Sequence[StagedPart], partition: Partition, other: Pair | None = None
+        self, parts: Sequence[StagedPart], partition: Partition, other: StagingPair | None = None
     ) -> bool | None:
         """Tell whether the target has the rows of some parts: all of a sample, or none of it.
 
@@ -514,7 +514,7 @@ def sums_up(partition: Partition, others: AddedRows, added: int, rows: int) -> b
     return None if ours == apart else ours
 
 
-def check_staging(ask: Ask, pair: Pair) -> str:
+def check_staging(ask: Ask, pair: StagingPair) -> str:
     """Make sure that a staging table is there; return its sorting key.
 
     Raises:

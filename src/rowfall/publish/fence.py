@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
@@ -32,7 +32,7 @@ RENAME_TRIES = 5
 _RENAMED = regex(r"_x[0-9a-f]{6}\Z")
 
 
-def publish_id(attempt_id: str, pair: Pair) -> str:
+def publish_id(attempt_id: str, pair: StagingPair) -> str:
     """Return the query id of the statement that attaches one table of an attempt."""
     return f"{attempt_id}_into_{pair.database}.{pair.table}"
 
@@ -66,7 +66,7 @@ def fence(
         LedgerError: some of them are gone, and nobody has said that the attempt is loaded.
     """
     rows = sum(m.rows for m in moves)
-    names: dict[Pair, str] = {}
+    names: dict[StagingPair, str] = {}
     for pair in dict.fromkeys(m.pair for m in moves if m.state == "pending"):
         old = _present_name(engine, attempt, pair, rows, published, lane)
         names[pair] = new_name(pair.staging)
@@ -96,7 +96,12 @@ def wait_for(engine: Engine, query_id: str) -> None:
 
 
 def _present_name(
-    engine: Engine, attempt: str, pair: Pair, rows: int, published: Callable[[], bool], lane: int
+    engine: Engine,
+    attempt: str,
+    pair: StagingPair,
+    rows: int,
+    published: Callable[[], bool],
+    lane: int,
 ) -> str:
     """Return the present name of a staging table, which another process may have renamed.
 

@@ -16,7 +16,7 @@ from rowfall.contracts.destination import Session
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
@@ -153,7 +153,7 @@ def _evidence(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
     return Evidence.SOME_PARTS
 
 
-def _existing(engine: Engine, pairs: Sequence[Pair]) -> set[tuple[str, str]]:
+def _existing(engine: Engine, pairs: Sequence[StagingPair]) -> set[tuple[str, str]]:
     """Return those tables of some pairs that exist, as (database, name)."""
     wanted = " OR ".join(
         f"(database = {quote(p.database)} AND name IN ({quote(p.table)}, {quote(p.staging)}))"
@@ -163,7 +163,7 @@ def _existing(engine: Engine, pairs: Sequence[Pair]) -> set[tuple[str, str]]:
     return {(str(database), str(name)) for database, name in rows}
 
 
-def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> bool:
+def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: StagingPair) -> bool:
     """Tell whether a table is still the one that an attempt was loaded for.
 
     True for shadows and for the tables behind views, whose UUIDs nobody has written down.

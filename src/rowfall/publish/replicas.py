@@ -17,7 +17,7 @@ from functools import partial
 
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.model import Ask, Pair, Statement
+from rowfall.core.model import Ask, StagingPair, Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.ledger.leases import StagedPartition
@@ -36,7 +36,11 @@ _REWRITES = r"\n(merge|mutate|alter)\n"
 
 
 def listed_parts(
-    engine: Engine, lane: int, pair: Pair, moves: Sequence[StagedPartition], uuids: Collection[str]
+    engine: Engine,
+    lane: int,
+    pair: StagingPair,
+    moves: Sequence[StagedPartition],
+    uuids: Collection[str],
 ) -> set[str]:
     """Return the UUIDs of the parts that the target has, or had until they were merged.
 
@@ -68,7 +72,7 @@ def listed_parts(
 
 
 def _wait_for_replicas(
-    engine: Engine, lane: int, pair: Pair, moves: Sequence[StagedPartition], own: str
+    engine: Engine, lane: int, pair: StagingPair, moves: Sequence[StagedPartition], own: str
 ) -> bool:
     """Wait until the parts that a replicated table lists stay; tell whether it is replicated.
 
@@ -106,7 +110,7 @@ def _wait_for_replicas(
 class _Blocks:
     """The blocks that the active parts of a table hold."""
 
-    def __init__(self, ask: Ask, pair: Pair, least_rows: int = 0) -> None:
+    def __init__(self, ask: Ask, pair: StagingPair, least_rows: int = 0) -> None:
         self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for partition, first, last in ask(
             "SELECT partition_id, min_block_number, max_block_number FROM system.parts "
@@ -151,7 +155,7 @@ class _Queue:
         return sorted(self._entries)
 
 
-def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[StagedPartition]) -> bool:
+def wait_for_keeper(ask: Ask, pair: StagingPair, moves: Sequence[StagedPartition]) -> bool:
     """Wait until a replicated table has what Keeper says it was given since the commit.
 
     Returns:
@@ -192,7 +196,7 @@ def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[StagedPartition]) -> b
         time.sleep(POLL_SECONDS)
 
 
-def _is_replicated(ask: Ask, pair: Pair) -> bool:
+def _is_replicated(ask: Ask, pair: StagingPair) -> bool:
     return bool(ask(
         "SELECT 1 FROM system.tables WHERE engine LIKE 'Replicated%' AND "
         f"database = {quote(pair.database)} AND name = {quote(pair.table)}"
@@ -200,7 +204,7 @@ def _is_replicated(ask: Ask, pair: Pair) -> bool:
 
 
 def _awaited(
-    ask: Ask, pair: Pair, since: dict[str, int], queue: _Queue, replica_path: str
+    ask: Ask, pair: StagingPair, since: dict[str, int], queue: _Queue, replica_path: str
 ) -> list[str]:
     """Return, in words, what the replica still has to carry out or to fetch.
 
@@ -229,7 +233,7 @@ def _awaited(
     return awaited
 
 
-def _called_lost(ask: Ask, pair: Pair, names: Sequence[str]) -> list[str]:
+def _called_lost(ask: Ask, pair: StagingPair, names: Sequence[str]) -> list[str]:
     """Return those of the parts in whose place another replica has put a different one.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
-from rowfall.core.model import Ask, Pair
+from rowfall.core.model import Ask, StagingPair
 from rowfall.core.sqltext import SqlText
 from rowfall.plan import table_definition
 from rowfall.systems.clickhouse import staging
@@ -151,7 +151,7 @@ class StagingTables:
         columns = table_definition.without_expressions(definition)
         return SqlText.of(f"CREATE TABLE {name} ({columns}) ENGINE = Null")
 
-    def pairs(self, prefix: str) -> tuple[Pair, ...]:
+    def pairs(self, prefix: str) -> tuple[StagingPair, ...]:
         """Return where the parts of an attempt go: the target's own pair first, then of views."""
         behind = self.views.pairs(prefix)
         table = self.facts.table
@@ -159,7 +159,8 @@ class StagingTables:
             table = self.shadow
             shadows = self.views.pairs(self.shadow)
             behind = tuple(
-                Pair(b.database, s.staging, b.staging) for b, s in zip(behind, shadows, strict=True)
+                StagingPair(b.database, s.staging, b.staging)
+                for b, s in zip(behind, shadows, strict=True)
             )
         return (*self._own(table, prefix), *behind)
 
@@ -168,7 +169,7 @@ class StagingTables:
         """Tell whether the target's own rows can be counted: a Null table keeps none."""
         return not self.straight and self.facts.publish_kind == "attach"
 
-    def gathered(self) -> tuple[Pair, ...]:
+    def gathered(self) -> tuple[StagingPair, ...]:
         """Return where the parts of the shadow tables go at the end of an atomic load."""
         return (*self._own(self.facts.table, self.shadow), *self.views.pairs(self.shadow))
 
@@ -176,11 +177,11 @@ class StagingTables:
         """Return the facts about the target and the tables behind its views."""
         return {(t.database, t.table): t for t in (self.facts, *self.views.tables)}
 
-    def _all(self, prefix: str) -> tuple[Pair, ...]:
+    def _all(self, prefix: str) -> tuple[StagingPair, ...]:
         """Return the pairs of an attempt with its tables themselves, not with their shadows."""
         return StagingTables(self.facts, self.views, straight=self.straight).pairs(prefix)
 
-    def _own(self, table: str, staged: str) -> tuple[Pair, ...]:
+    def _own(self, table: str, staged: str) -> tuple[StagingPair, ...]:
         if not self.keeps:
             return ()  # only the views of a Null table get rows that stay
-        return (Pair(self.facts.database, table, staged),)
+        return (StagingPair(self.facts.database, table, staged),)

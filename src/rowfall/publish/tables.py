@@ -17,7 +17,7 @@ from rowfall.contracts.receiver import Counted, CountError, Staged, StagedAttemp
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.model import PULL, Pair, Statement
+from rowfall.core.model import PULL, StagingPair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all, started_within
 from rowfall.ledger import Ledger
@@ -455,7 +455,7 @@ def _altered(at: TableWriter, staged: str) -> str:
     return "" if at.staging.views else staged
 
 
-def _by_staging(pairs: Sequence[Pair], moves: Sequence[StagedPartition]) -> dict[str, int]:
+def _by_staging(pairs: Sequence[StagingPair], moves: Sequence[StagedPartition]) -> dict[str, int]:
     """Return the rows in each staging table."""
     rows = dict.fromkeys((pair.staging for pair in pairs), 0)
     for move in moves:

@@ -25,7 +25,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceError, TargetError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
@@ -64,7 +64,7 @@ def rebuilt_key(target: str, load_id: str) -> str:
     return target_key(target, load_id, REBUILT)
 
 
-class Rebuilt(Shadow):
+class RebuiltTable(Shadow):
     """A rebuilt table on its way into the target's place."""
 
     def __init__(
@@ -115,7 +115,7 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class PartChanges:
     """Changes of a table since the list of its parts was made.
 
     Attributes:
@@ -129,7 +129,7 @@ class Changes:
     gone: bool = False
 
 
-def compare(before: Sequence[_Block], now: Sequence[_Block]) -> Changes:
+def compare(before: Sequence[_Block], now: Sequence[_Block]) -> PartChanges:
     """Return the changes of a table between two lists of its parts. Pure.
 
     Block numbers are never used twice: a part of now holds the parts of before that lie within its
@@ -154,7 +154,7 @@ def compare(before: Sequence[_Block], now: Sequence[_Block]) -> Changes:
         # A mutation gives its number to every part.
         gone |= bool(held) and part.version > max(part.low, *(one.version for one in held))
     gone |= covered < len(before)
-    return Changes(tuple(inserted), tuple(mixed), gone)
+    return PartChanges(tuple(inserted), tuple(mixed), gone)
 
 
 def came_before(
@@ -473,7 +473,9 @@ class Upsert:
             journal.keep(self._load_id, [f"{s.id}{self._salt}" for s in splits], rows)
         ledger.set_table(rebuilt_key(key, self._load_id), uuid)
         ledger.step(self._load_id, f"{REBUILT} {name}", "done")
-        Rebuilt(self._engine, ledger, self._database, self._table, self._load_id, key, name).swap()
+        RebuiltTable(
+            self._engine, ledger, self._database, self._table, self._load_id, key, name
+        ).swap()
 
     def _drop_own(self) -> None:
         """Drop the rebuilt tables of this load, which nobody can see."""
@@ -505,7 +507,7 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool)
             lives = row is not None and ledger.runs(row)
             if not known or (lives and load != load_id):
                 continue
-            rebuilt = Rebuilt(engine, ledger, database, table, load, key, name)
+            rebuilt = RebuiltTable(engine, ledger, database, table, load, key, name)
             if rebuilt.in_place(known):
                 record_exchange(ledger, load, key, known)
             else:
@@ -624,7 +626,7 @@ class _Old:
                     raise
             time.sleep(POLL_SECONDS)
 
-    def _carry(self, own: str, changes: Changes) -> None:
+    def _carry(self, own: str, changes: PartChanges) -> None:
         """Bring rows of others from the old table into the new one, as an attempt of its own.
 
         Raises:
@@ -670,7 +672,7 @@ class _Old:
             self._run(f"INSERT INTO {sql.qualified(self._database, staged)} ({columns}) {select}")
         self._journal.counting(attempt)
         publisher = Publisher(self._engine, self._ledger)
-        pair = Pair(self._database, self._table, staged)
+        pair = StagingPair(self._database, self._table, staged)
         found = publisher.staged([pair], 0.0, [staged])
         self._engine.sync()
         if found.rows:
@@ -699,7 +701,7 @@ class _Old:
         )
         return ", ".join(sql.name(str(name)) for (name,) in rows)
 
-    def _selects(self, own: str, changes: Changes) -> Iterator[str]:
+    def _selects(self, own: str, changes: PartChanges) -> Iterator[str]:
         """Yield queries of the rows that others have inserted."""
         columns, old = self._columns(), sql.qualified(self._database, own)
         mixed = quoted_list(changes.mixed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rowfall.core import units
-from rowfall.core.results import Change, DoctorReport, Link
+from rowfall.core.results import DoctorReport, Improvement, Link
 from rowfall.report.deliveries import deliveries_grid
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
@@ -117,6 +117,6 @@ def _prediction(found: DoctorReport) -> RenderableType:
     )  # fmt: skip
 
 
-def _change(change: Change) -> str:
+def _change(change: Improvement) -> str:
     what = f"{change.option}: {change.text}" if change.option else change.text
     return f"{change.gain:.1f} x  {what}"

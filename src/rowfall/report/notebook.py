@@ -15,13 +15,13 @@ from rich.console import Console
 from rowfall.core import events, units
 from rowfall.report.html import progress_html
 from rowfall.report.layout import ENDLESS
-from rowfall.report.progress import BUSY, Live, Meter, Plain, Talk, plain
+from rowfall.report.progress import BUSY, LogPrinter, MessagePrinter, Meter, TerminalPrinter, plain
 
 REDRAW_AFTER = 0.25  # seconds; events of many small attempts come faster than anybody reads
 MOST_MESSAGES = 20  # the report has all of them
 
 
-def shown(progress: bool | None) -> Talk | None:
+def shown(progress: bool | None) -> MessagePrinter | None:
     """Return the listener that shows a load, None for nobody to show it to.
 
     Args:
@@ -36,7 +36,7 @@ def shown(progress: bool | None) -> Talk | None:
         return None
     terminal = sys.stderr.isatty()
     console = Console(stderr=True, highlight=False, width=None if terminal else ENDLESS)
-    return Live(console) if terminal else Plain(console)
+    return TerminalPrinter(console) if terminal else LogPrinter(console)
 
 
 def _shell() -> Any:
@@ -45,7 +45,7 @@ def _shell() -> Any:
     return None if module is None else module.get_ipython()
 
 
-class Notebook(Talk):
+class Notebook(MessagePrinter):
     """Listener that draws into the output of a cell, again and again in the same place.
 
     Args:

@@ -285,7 +285,7 @@ class ProgressLines:
         self.write = write
 
 
-class Talk:
+class MessagePrinter:
     """Listener that prints what happened and no progress, as ``--quiet`` and ``--json`` need it.
 
     Args:
@@ -403,7 +403,7 @@ class Talk:
             self.say(f"failed: {units.printable(what)}{hint}", "red")
 
 
-class Plain(Talk):
+class LogPrinter(MessagePrinter):
     """Listener for logs, with a line of progress every five seconds, also in a stall."""
 
     def __init__(self, console: Console | ProgressLines, **more: Any) -> None:
@@ -428,7 +428,7 @@ class Plain(Talk):
             self._thread.join()
 
 
-class Live(Talk):
+class TerminalPrinter(MessagePrinter):
     """Listener for terminals: one line is redrawn in place, messages go above it."""
 
     def __init__(self, console: Console, *, ask: bool = False, **more: Any) -> None:

@@ -15,7 +15,7 @@ from rowfall.core.listing import Split, without_salt
 from rowfall.core.results import Adopted, Report
 from rowfall.core.version import __version__
 from rowfall.ledger import Ledger
-from rowfall.sources.base import Dated
+from rowfall.sources.base import HasModificationTimes
 from rowfall.stores.objects import REQUESTS
 
 ADOPTED = "adopted"
@@ -81,7 +81,7 @@ def _divided(
         UsageError: the source does not know times.
     """
     source = session.source
-    if not isinstance(source, Dated):
+    if not isinstance(source, HasModificationTimes):
         raise UsageError(
             f"--before: {source.text} does not say when its {session.listing.unit}s were changed",
             hint="Name what is in the table already, without --before.",

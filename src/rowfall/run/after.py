@@ -23,7 +23,7 @@ from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, U
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Plan
-from rowfall.core.results import Cleared, Report
+from rowfall.core.results import ClearedFiles, Report
 from rowfall.ledger import Ledger
 from rowfall.run.session import Request
 from rowfall.sources.base import ClearsFiles
@@ -71,7 +71,7 @@ def check_after(session: Session) -> After | None:
     return action
 
 
-def clear_loaded(load: LoadRun, plan: Plan, done: Done, finished: Finished) -> Cleared | None:
+def clear_loaded(load: LoadRun, plan: Plan, done: Done, finished: Finished) -> ClearedFiles | None:
     """Give loaded files what ``--after`` asks for, once all of a file is recorded as loaded.
 
     What the store refuses is told and counted; it is no reason to load a row again.
@@ -173,14 +173,14 @@ class _Counted:
             if len(self._failed) == 1:
                 self._emit(Note("warning", error.message, error.hint or ""))
 
-    def said(self) -> Cleared:
+    def said(self) -> ClearedFiles:
         """Tell how many files there were, and return the counts."""
         action = self._action
         if self._files:
             to = f" to {action.prefix}" if action.kind == MOVE else ""
             count = units.counted(len(self._files), "loaded file")
             self._emit(Note("info", f"{action.past} {count}{to}"))
-        return Cleared(
+        return ClearedFiles(
             action.kind, len(self._files), len(self._changed), len(self._failed),
             first_line(self._failed[0]) if self._failed else "",
         )  # fmt: skip

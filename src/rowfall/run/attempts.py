@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 
-from rowfall.contracts.delivery import Delivery, Order
+from rowfall.contracts.delivery import Delivery, DeliveryOrder
 from rowfall.contracts.destination import Gauge, LoadRun, PreparedLoad, ReceiverInputs
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Amounts, Counts, Done, Tries
@@ -59,7 +59,7 @@ from rowfall.core.options import FILTER
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.signals import GO_ON, check_stopped, undisturbed
 from rowfall.decoder import rewriting
-from rowfall.decoder.process import Declined
+from rowfall.decoder.process import DecoderFailure
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
@@ -295,7 +295,7 @@ class AttemptRunner:
         self._pieces = OutputPieces(whole=receiver.output_files)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
-        self._declined_at: dict[str, Declined] = {}  # by the ids of splits
+        self._declined_at: dict[str, DecoderFailure] = {}  # by the ids of splits
         self._guard = threading.Lock()
         self._running: set[str] = set()
         self._publishing: threading.Thread | None = None
@@ -444,7 +444,7 @@ class AttemptRunner:
             settings |= lenient
         if work.pieces:
             select = select_pieces(work.pieces, self._schema.columns)
-        order = Order(
+        order = DeliveryOrder(
             attempt.id, work.splits, receiver.insert_into(attempt.staging),
             work.schema or self._schema,
             settings, select, engine_reads=work.engine_reads or not self._decodes,

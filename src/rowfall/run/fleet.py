@@ -37,12 +37,12 @@ from rowfall.ledger.team import (
     WAITING,
     WORK,
     File,
-    Member,
     SharedPlan,
     Team,
+    TeamMember,
     TeamState,
 )
-from rowfall.sources.base import KeptInTables, Streamed
+from rowfall.sources.base import HasFolderTables, Streamed
 
 LOOK_SECONDS = 0.5
 """Between two looks of one that waits for others: a small SELECT."""
@@ -95,7 +95,7 @@ def check_fleet(session: Session) -> None:
                 f"--fleet and {flag} exclude each other: {why}",
                 hint=f"Leave out {flag}, or load from one machine without --fleet.",
             )
-    single = isinstance(source, Streamed | KeptInTables) or not source.replayable
+    single = isinstance(source, Streamed | HasFolderTables) or not source.replayable
     if single or session.listing.continued:
         raise UsageError(
             f"--fleet is for files and objects that every worker reads for itself, and "
@@ -486,7 +486,7 @@ def _who(says: Mapping[str, Any]) -> str:
     return f"{says['host']} (pid {says['pid']})" if "host" in says else "another worker"
 
 
-def _listed(members: Collection[Member]) -> str:
+def _listed(members: Collection[TeamMember]) -> str:
     return ", ".join(_who(member.says) for member in members)
 
 

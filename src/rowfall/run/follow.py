@@ -44,7 +44,7 @@ from rowfall.run.feeds import (
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import ByCursor, Continued, KeptInTables, ListedSource, Snapshotted
+from rowfall.sources.base import ByCursor, Continued, HasFolderTables, ListedSource, Snapshotted
 
 BATCH_ROWS = 500_000
 # Between tries while brokers, a store or the target are away; longer each time, up to the second.
@@ -73,7 +73,7 @@ def check_follow(session: Session) -> None:
     """
     check_options(session.options)
     source = session.source
-    if isinstance(source, KeptInTables):  # read by an engine that this session has opened
+    if isinstance(source, HasFolderTables):  # read by an engine that this session has opened
         raise UsageError(
             f"--follow is not for data folders of rowfall, and {source.text} is one",
             hint="Run the command again when there is more: with --cursor COLUMN each run loads "

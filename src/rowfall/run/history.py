@@ -17,7 +17,7 @@ from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
 from rowfall.core.own_files import LEDGER_NAME
 from rowfall.core.results import (
-    Cleared,
+    ClearedFiles,
     Explanation,
     Failure,
     Report,
@@ -243,7 +243,7 @@ def from_json(text: str) -> Report:
         steps = values.get("steering", ())
         values["steering"] = tuple(SteeringStep(**step) for step in steps)
         if values.get("after") is not None:
-            values["after"] = Cleared(**values["after"])
+            values["after"] = ClearedFiles(**values["after"])
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         values["workers"] = tuple(WorkerReport(**w) for w in values.get("workers", ()))
         return Report(**values)

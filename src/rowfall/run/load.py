@@ -33,7 +33,7 @@ from rowfall.core.events import (
 )
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
-from rowfall.core.results import Cleared, Report
+from rowfall.core.results import ClearedFiles, Report
 from rowfall.ledger.ledger import UNDO
 from rowfall.plan.continued import keep_identity, loaded_streams
 from rowfall.plan.planner import make_plan
@@ -156,7 +156,7 @@ def _told(load: LoadRun) -> Iterator[list[Report]]:
     load.emit(RunEnded(load.id, made[-1]))
 
 
-def not_cleared(cleared: Cleared, session: Session) -> SourceError | None:
+def not_cleared(cleared: ClearedFiles, session: Session) -> SourceError | None:
     """Return the error of a load of which some files could not be moved; None for none.
 
     Who follows a source has been told by a warning, and goes on.

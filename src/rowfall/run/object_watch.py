@@ -7,7 +7,7 @@ about what may be new and never read as a whole.
 
 Three looks find what is new, the cheapest first:
 
-* what the kernel tells of local folders (:class:`rowfall.sources.base.Notices`);
+* what the kernel tells of local folders (:class:`rowfall.sources.base.ObjectNotices`);
 * where names grow, a listing that begins behind the last name (S3, Google): one request;
 * a pass over all names, a page at each look, which finds late names and overwritten objects. It
   goes faster while it finds some.
@@ -24,7 +24,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Listener, Note
 from rowfall.run.name_chunks import LEAST, ChunkPass, NameChunks
-from rowfall.sources.base import ListedObject, ListedPage, ListedSource, Notices, Walk
+from rowfall.sources.base import ListedObject, ListedPage, ListedSource, ObjectNotices, ObjectWalk
 
 # Objects that are held, ready or waiting: some 400 bytes each. The pass stops while there are as
 # many; what follows is found when these are loaded.
@@ -93,7 +93,7 @@ class _Held:
     object: ListedObject
     since: float
     due: float
-    walk: Walk
+    walk: ObjectWalk
     tries: int = 0
 
 
@@ -110,7 +110,7 @@ class ObjectWatch:
         self._rules, self._loaded, self._emit = rules, loaded, emit
         self._source, self._remote = source, bool(getattr(source, "remote", False))
         self._listings = [_Listing(self, walk) for walk in source.walks()]
-        self._notices: Notices | None = source.notices(emit)
+        self._notices: ObjectNotices | None = source.notices(emit)
         self._ready: dict[str, _Held] = {}
         self._waiting: dict[str, _Held] = {}
         self._hand: dict[str, _Held] = {}
@@ -208,7 +208,7 @@ class ObjectWatch:
     # --- deciding -----------------------------------------------------------------------------
 
     def judge(
-        self, objects: Sequence[ListedObject], walk: Walk, *, at_once: bool = False
+        self, objects: Sequence[ListedObject], walk: ObjectWalk, *, at_once: bool = False
     ) -> list[bool]:
         """Tell of each object whether nothing is left to do about it; take up what is to be loaded.
 
@@ -237,7 +237,7 @@ class ObjectWatch:
         held = self._waiting.get(item.name)
         return held is not None and held.object.version == item.version and not at_once
 
-    def _take_up(self, item: ListedObject, walk: Walk, *, at_once: bool = False) -> bool:
+    def _take_up(self, item: ListedObject, walk: ObjectWalk, *, at_once: bool = False) -> bool:
         """Take up a version that is not loaded; return True where there is nothing to load."""
         rules, now = self._rules, time.monotonic()
         # Hidden from who loads: it holds no rows, and typed formats cannot read it.
@@ -272,7 +272,7 @@ class ObjectWatch:
         )
         return True
 
-    def _marked(self, item: ListedObject, walk: Walk) -> bool:
+    def _marked(self, item: ListedObject, walk: ObjectWalk) -> bool:
         """Tell whether the marker of an object is there."""
         folder, _, name = item.name.rpartition("/")
         marker = f"{folder}/{self._rules.marker.replace('{name}', name)}"
@@ -413,7 +413,7 @@ class ObjectWatch:
 class _Listing:
     """The looks at one walk."""
 
-    def __init__(self, watch: ObjectWatch, walk: Walk) -> None:
+    def __init__(self, watch: ObjectWatch, walk: ObjectWalk) -> None:
         self.walk = walk
         self._watch, self._rules = watch, watch._rules
         self._chunks = NameChunks()

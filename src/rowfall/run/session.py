@@ -40,7 +40,7 @@ from rowfall.core.units import parse_duration, parse_share, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
 from rowfall.sources import check_options, open_source
-from rowfall.sources.base import ByCursor, Folders, KeptInTables, ListedSource, Queried, Streamed
+from rowfall.sources.base import ByCursor, Folders, HasFolderTables, ListedSource, Queried, Streamed
 from rowfall.systems.clickhouse.embedded import PLAN, Embedded
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
@@ -132,7 +132,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
     named = default_table(texts) if table is None else table
     derived = table is None
     # Of many tables that are loaded together the reader is shared, and each is chosen.
-    kept = source if shared is None and isinstance(source, KeptInTables) else None
+    kept = source if shared is None and isinstance(source, HasFolderTables) else None
     if kept is not None:
         if read := kept.choose(table):
             named, table, derived = read, None, False  # that of the target has the same name
@@ -160,7 +160,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         )
     memory = parse_size(options.memory) if options.memory else None
     with ExitStack() as stack:
-        if isinstance(source, KeptInTables):
+        if isinstance(source, HasFolderTables):
             from rowfall.run import folder_source  # 50 ms of the ledger that others save
 
             folder_source.check_other(source.folder, target)

@@ -11,7 +11,7 @@ from rowfall.contracts.destination import Gauge
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Steered
 from rowfall.core.model import Setting
-from rowfall.core.steering import Course, Observation, Pressure, SteeringStep, decide, high, said
+from rowfall.core.steering import Backoff, Observation, Pressure, SteeringStep, decide, high, said
 
 # At most one look in so many seconds, three small SELECTs: a thousandth of an attempt's 20 s, and
 # parts and memory of a server do not turn faster. The first one comes as long after the start, so
@@ -46,7 +46,7 @@ class Steering:
         self._gauge, self._emit, self._stopped = gauge, emit, stopped
         self._node, self._clock = node, clock
         self._began = self._looked = clock()
-        self._course, self._rows = Course(), 0
+        self._course, self._rows = Backoff(), 0
         self._turn, self._counting = threading.Lock(), threading.Lock()
         self.steps: tuple[SteeringStep, ...] = ()
 

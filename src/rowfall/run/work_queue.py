@@ -68,7 +68,7 @@ class Work:
         failed: how earlier attempts have failed.
         skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
-        most_refused: see :class:`rowfall.contracts.delivery.Order`.
+        most_refused: see :class:`rowfall.contracts.delivery.DeliveryOrder`.
         piece: its rows are a part of an output file. ``pieces``: those that it puts together.
     """
 

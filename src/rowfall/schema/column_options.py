@@ -154,7 +154,7 @@ def _check_clause(text: str, flag: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ShapedSample:
     """A sample with the columns that the load takes, under the names that they get.
 
     Attributes:
@@ -177,7 +177,7 @@ class Shaped:
 
 def shape(
     sample: SourceSample, listing: Listing, asked: ColumnOptions, only: frozenset[str] | None
-) -> Shaped:
+) -> ShapedSample:
     """Return the sample with its columns renamed, without those left out.
 
     Args:
@@ -228,7 +228,7 @@ def shape(
     if not final:
         raise UsageError("no column is left to load", hint="Leave out one --skip.")
     shaped = replace(sample, columns=kept, notes=tuple(notes))
-    return Shaped(shaped, order, tuple(constants))
+    return ShapedSample(shaped, order, tuple(constants))
 
 
 def constant_type(found: ColumnFacts, listing: Listing) -> tuple[str, str]:
@@ -264,7 +264,7 @@ def constant_column(found: ColumnFacts, type_: str, reason: str) -> Column:
 # --- the projection ------------------------------------------------------------------------------
 
 
-def project(shaped: Shaped, columns: Sequence[Column], asked: ColumnOptions) -> Projection:
+def project(shaped: ShapedSample, columns: Sequence[Column], asked: ColumnOptions) -> Projection:
     """Return the projection that makes a table's columns of those read.
 
     Args:

@@ -15,7 +15,7 @@ from functools import partial
 
 from rowfall.core import engine_formats, sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.dialect import Asked
+from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema, TableFit
@@ -27,7 +27,7 @@ from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
     ColumnOptions,
-    Shaped,
+    ShapedSample,
     constant_column,
     constant_type,
     project,
@@ -63,7 +63,7 @@ from rowfall.schema.types.number_notes import number_notes
 from rowfall.schema.types.state_columns import check_states, tried_select
 from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
-from rowfall.sources.base import Annotated, Source, TellingNulls
+from rowfall.sources.base import Annotated, KnowsNullLists, Source
 
 
 def schema_for(
@@ -200,7 +200,7 @@ def schema_for(
         schema = replace(schema, checks=replace(schema.checks, footers_fit=same))
     if options.null_lists and sample.encoding.format == "Avro":
         schema = schema.with_reads(with_empty_lists(schema.reads))
-    told = sample.encoding.format == "Avro" or isinstance(source, TellingNulls)
+    told = sample.encoding.format == "Avro" or isinstance(source, KnowsNullLists)
     told = told or bool(options.null_lists)
     if not told and sample.encoding.format in null_lists.FORMATS:
         told = null_lists.can_be_looked_at(source, sample.encoding)
@@ -220,7 +220,7 @@ def schema_for(
     return encoding, count_partitions(schema, sample, source, ask, target.partition_key)
 
 
-def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
+def _with_added(asked: DialectOptions, added: Sequence[str]) -> DialectOptions:
     """Return the names of --columns with those of the columns that the source adds behind them."""
     if not asked.columns or set(asked.columns) & set(added):
         return asked
@@ -279,7 +279,7 @@ class _Inference:
     widen: bool = False
     defaults: Defaults | None = None
 
-    def columns_of(self, shaped: Shaped) -> tuple[tuple[Column, ...], Projection | None]:
+    def columns_of(self, shaped: ShapedSample) -> tuple[tuple[Column, ...], Projection | None]:
         """Return the columns of the table, and what they are made of if not of those read."""
         if self.own.computed or shaped.computed:
             return self.projected(shaped)
@@ -297,7 +297,7 @@ class _Inference:
         check_states(columns, sample.columns, sample.encoding, self.ask)
         return columns
 
-    def projected(self, shaped: Shaped) -> tuple[tuple[Column, ...], Projection]:
+    def projected(self, shaped: ShapedSample) -> tuple[tuple[Column, ...], Projection]:
         """Return the columns of the table, and what they are made of.
 
         Without ``--select`` what is read has the types of the table; with it its own, and what is

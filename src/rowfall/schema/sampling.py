@@ -18,7 +18,7 @@ from typing import Any
 
 from rowfall.core import engine_formats, sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.dialect import Asked
+from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import (
     EngineError,
     RowfallError,
@@ -139,7 +139,7 @@ class SampleOptions:
             asked first about Parquet, and about text that lies in a store.
     """
 
-    text: Asked | None = None
+    text: DialectOptions | None = None
     union: bool = False
     skip_bad_lines: bool = False
     alone: bool = False
@@ -194,7 +194,7 @@ class _Sampler:
 
     def sample_text(self, options: SampleOptions) -> SourceSample:
         source, splits, encoding, ask = self.source, self.splits, self.encoding, self.ask
-        asked, optional = options.text or Asked(), frozenset[str]()
+        asked, optional = options.text or DialectOptions(), frozenset[str]()
         if FILES <= len(splits) < len(self.listing):  # the others may hold anything
             asked = replace(asked, lines=replace(asked.lines, as_they_are=True))
         united = None

@@ -78,7 +78,7 @@ class TargetColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class MatchedColumns:
     """Columns of a table and of files that fit each other by name.
 
     Attributes:
@@ -95,7 +95,7 @@ class Fitted:
 def fit_names(
     sample: SourceSample, listing: Listing, own: ColumnOptions, asked: TableOptions,
     existing: Rows, infer: Callable[[ColumnFacts], str],
-) -> Fitted:  # fmt: skip
+) -> MatchedColumns:  # fmt: skip
     """Add columns, leave them out, or leave them to their defaults, as the options say.
 
     Columns that no option is about stay as they are; matching the columns refuses them later.
@@ -146,7 +146,7 @@ def fit_names(
     if own.on_missing == DEFAULT:
         defaulted = tuple(name for name, _ in lacking)
         columns = [row for row in columns if row[0] not in defaulted]
-    return Fitted(sample, columns, skips, TableFit(tuple(changes), left_out, defaulted))
+    return MatchedColumns(sample, columns, skips, TableFit(tuple(changes), left_out, defaulted))
 
 
 def nullable(type_: str) -> str:

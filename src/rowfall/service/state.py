@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.ledger.pipeline_lease import Standing, judge
+from rowfall.ledger.pipeline_lease import LeaseState, judge
 from rowfall.ledger.pipeline_log import CLAIM, EXPIRE, PAUSE, QUIT, RESUME
 from rowfall.service import background
 from rowfall.service.background import BackgroundWatcher
@@ -72,7 +72,7 @@ def state_of(pipeline: Pipeline) -> PipelineStatus:
     )  # fmt: skip
 
 
-def _last_words(standing: Standing) -> Mapping[str, Any]:
+def _last_words(standing: LeaseState) -> Mapping[str, Any]:
     """Return why the pipeline has ended by itself; nothing where it was stopped or killed."""
     import json
 
@@ -81,7 +81,7 @@ def _last_words(standing: Standing) -> Mapping[str, Any]:
     return json.loads(last.detail) if last and last.event == QUIT and last.detail else {}
 
 
-def _others(standing: Standing) -> tuple[Mapping[str, Any], ...]:
+def _others(standing: LeaseState) -> tuple[Mapping[str, Any], ...]:
     import json
 
     from rowfall.ledger.leases import has_ended

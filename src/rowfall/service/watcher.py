@@ -32,7 +32,7 @@ from rowfall.core.events import Event, Listener, Note, RunBegan, SplitFailed
 from rowfall.core.masked import redact
 from rowfall.core.results import Failure, Report
 from rowfall.ledger.error_table import ErrorTable, FileError
-from rowfall.ledger.pipeline_lease import BEAT_SECONDS, LOOK_SECONDS, PipelineLease, Standing
+from rowfall.ledger.pipeline_lease import BEAT_SECONDS, LOOK_SECONDS, LeaseState, PipelineLease
 from rowfall.ledger.pipeline_log import ASKED, PipelineLog
 from rowfall.project import hooks
 from rowfall.project.file import AFTER, BEFORE, ON_ERROR
@@ -417,7 +417,7 @@ def about(name: str, error: str) -> str:
     return error if error.startswith(name) else f"{name}: {error}"
 
 
-def holder_text(standing: Standing) -> str:
+def holder_text(standing: LeaseState) -> str:
     """Return the watcher that has the lease, for people."""
     who = standing.sign
     return f"{who.get('host', 'another machine')} (pid {who.get('pid', '?')})"

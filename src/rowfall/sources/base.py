@@ -194,7 +194,7 @@ class Streamed(Protocol):
 
 
 @runtime_checkable
-class InFiles(Protocol):
+class HasDataFiles(Protocol):
     """A source whose splits are files of a store: the data files of a lake table."""
 
     def in_file(self, split: Split) -> tuple[Ranged, Split, Mapping[str, str]]:
@@ -233,7 +233,7 @@ class TableReader(Protocol):
 
 
 @runtime_checkable
-class KeptInTables(Protocol):
+class HasFolderTables(Protocol):
     """A source whose rows are in the tables of a data folder: ``--table`` names the one to read.
 
     Attributes:
@@ -258,7 +258,7 @@ class KeptInTables(Protocol):
 
 
 @runtime_checkable
-class Rewritten(Protocol):
+class RewritesToCsv(Protocol):
     """A source whose text may be rewritten to plain CSV on its way to the reader."""
 
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
@@ -272,7 +272,7 @@ class Rewritten(Protocol):
 
 
 @runtime_checkable
-class Dated(Protocol):
+class HasModificationTimes(Protocol):
     """A source whose objects have times of their last change."""
 
     def modified(self, split: Split) -> float | None:
@@ -377,7 +377,7 @@ class ListedPage:
     last: str
 
 
-class Walk(Protocol):
+class ObjectWalk(Protocol):
     """The objects that one name of a source stands for (a folder, a glob, a prefix).
 
     Attributes:
@@ -405,8 +405,8 @@ class Walk(Protocol):
         """
 
 
-class Heard(NamedTuple):
-    """Result of :meth:`Notices.read`.
+class NotifiedObjects(NamedTuple):
+    """Result of :meth:`ObjectNotices.read`.
 
     Attributes:
         complete: objects that nobody writes any more. ``young``: those that somebody may write.
@@ -418,10 +418,10 @@ class Heard(NamedTuple):
     missed: bool
 
 
-class Notices(Protocol):
+class ObjectNotices(Protocol):
     """Tells of objects when they are complete, so that nobody has to list for them."""
 
-    def read(self, seconds: float) -> Heard:
+    def read(self, seconds: float) -> NotifiedObjects:
         """Return what has come within so many seconds, as soon as there is something.
 
         Raises:
@@ -443,14 +443,14 @@ class ListedSource(Protocol):
 
     rest_seconds: float
 
-    def walks(self) -> Sequence[Walk]:
+    def walks(self) -> Sequence[ObjectWalk]:
         """Return one walk for each name of the source.
 
         Raises:
             SourceError: it is not there, or may not be listed.
         """
 
-    def notices(self, emit: Listener) -> Notices | None:
+    def notices(self, emit: Listener) -> ObjectNotices | None:
         """Return what tells of new objects; None where only a listing does."""
 
     def renew(self) -> None:
@@ -458,7 +458,7 @@ class ListedSource(Protocol):
 
 
 @runtime_checkable
-class Identified(Protocol):
+class IdentifiedStream(Protocol):
     """A continued source whose stream may be another one by the same name and version."""
 
     def identity(self) -> str:
@@ -522,7 +522,7 @@ class Annotated(Protocol):
 
 
 @runtime_checkable
-class TellingNulls(Protocol):
+class KnowsNullLists(Protocol):
     """A source that tells a NULL list from an empty one, and refuses it unless it is asked not to.
 
     Attributes:
@@ -533,7 +533,7 @@ class TellingNulls(Protocol):
 
 
 @runtime_checkable
-class TellingBytes(Protocol):
+class KnowsBinaryColumns(Protocol):
     """A source that knows which of its strings are bytes: ClickHouse has one type for both."""
 
     def bytes_columns(self) -> frozenset[str]:
@@ -541,7 +541,7 @@ class TellingBytes(Protocol):
 
 
 @runtime_checkable
-class TellingNative(Protocol):
+class KnowsNativeTypes(Protocol):
     """A source that knows what a table is in its own database."""
 
     def native(self) -> NativeTable:
@@ -583,7 +583,7 @@ class Pinned(Protocol):
 
 
 @runtime_checkable
-class EndsUnseen(Protocol):
+class LacksLengths(Protocol):
     """A source whose objects may come without their length: one that is cut looks whole.
 
     What is read here is compared with the listing, and a server that reads it cannot.
@@ -618,7 +618,7 @@ File = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class TableRewrite:
     """One change of a table that took files away, or rows out of them.
 
     Attributes:
@@ -638,7 +638,7 @@ class Rewrite:
 class RewritesFiles(Protocol):
     """A source that knows which of its files hold rows of files that were there before."""
 
-    def rewrites(self) -> Sequence[Rewrite]:
+    def rewrites(self) -> Sequence[TableRewrite]:
         """Return the files that were replaced or rewritten, the oldest change first.
 
         Raises:
@@ -650,7 +650,7 @@ class RewritesFiles(Protocol):
 
 
 @runtime_checkable
-class Once(Protocol):
+class ReadOnce(Protocol):
     """A source that is read once; the same run can read a copy again, and no other run can.
 
     Attributes:

@@ -35,7 +35,7 @@ from rowfall.core.options import Options
 from rowfall.core.units import counted, parse_duration
 from rowfall.sources import following
 from rowfall.sources.cursor import CursorKey
-from rowfall.sources.handover import Answer, SocketPassing
+from rowfall.sources.handover import DatabaseAnswer, SocketPassing
 from rowfall.sources.key_ranges import (
     BLOCKS,
     END,
@@ -554,7 +554,7 @@ class DatabaseSource(Streams, ABC):
         """Return the encoding of :meth:`answer`; None where rows come as the streams are."""
         return None
 
-    def answer(self, split: Split) -> AbstractContextManager[Answer]:
+    def answer(self, split: Split) -> AbstractContextManager[DatabaseAnswer]:
         """Ask for the rows of a split as rowfall-decode takes them, see :meth:`stored`."""
         raise NotImplementedError
 

@@ -32,7 +32,7 @@ _LAST_SECONDS = 1.0
 """Within which a reader that has left says so."""
 
 
-class Answer:
+class DatabaseAnswer:
     """An answer of a database.
 
     Args:
@@ -59,7 +59,7 @@ class Answer:
             raise ConnectionError("the connection ended before the last row")
 
 
-Opener = Callable[[], AbstractContextManager[Answer]]
+Opener = Callable[[], AbstractContextManager[DatabaseAnswer]]
 """Asks for the rows of a split."""
 
 

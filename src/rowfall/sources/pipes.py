@@ -322,7 +322,7 @@ class Pipes:
             try:
                 if pipe.encoding is not None:
                     packed = compression_of(pipe.uri, pipe.encoding)
-                    child = rewriting.Rewriting(
+                    child = rewriting.ObjectRewriting(
                         stored(pipe.open), pipe.encoding, packed, file.fileno()
                     )
                     child.end()

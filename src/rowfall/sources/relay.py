@@ -19,7 +19,7 @@ _LAST = 16 << 10
 """More than the bytes of an error with its context."""
 
 
-class Gathered:
+class LargeReads:
     """The end of a connection, of which much is read at a time.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rowfall.core.dataclass import dataclass
-from rowfall.sources.base import File, Rewrite
+from rowfall.sources.base import File, TableRewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,14 @@ class Followed:
     """
 
     loaded: frozenset[File]
-    changed: Mapping[File, Rewrite]
-    removed: Rewrite | None
+    changed: Mapping[File, TableRewrite]
+    removed: TableRewrite | None
 
 
-def follow(loaded: Iterable[File], rewrites: Iterable[Rewrite]) -> Followed:
+def follow(loaded: Iterable[File], rewrites: Iterable[TableRewrite]) -> Followed:
     """Follow the rows of files through what was done to a table since. Pure."""
-    done, changed = set(loaded), dict[File, Rewrite]()
-    gone: Rewrite | None = None
+    done, changed = set(loaded), dict[File, TableRewrite]()
+    gone: TableRewrite | None = None
     for rewrite in rewrites:
         mixed = [file for file in rewrite.removed if file in changed]
         hit = sum(file in done for file in rewrite.removed)

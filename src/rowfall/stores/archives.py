@@ -45,7 +45,7 @@ from rowfall.sources.base import Renamed, Source
 from rowfall.sources.compression import path_of
 from rowfall.sources.pipes import Opener
 from rowfall.stores import globs, spool
-from rowfall.stores.first_bytes import Head
+from rowfall.stores.first_bytes import FirstBytes
 from rowfall.stores.objects import ObjectSource, by_compression
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ def _directory(source: ObjectSource, archive: Split, copies: _Copies) -> list[_M
         head = content.read(0, _BLOCK)
     if head.startswith(_ZIP):
         return _of_zip(source, archive, content)
-    packed = Head(archive.uri, head).packed
+    packed = FirstBytes(archive.uri, head).packed
     if packed != "none":
         pieces = source.pieces(archive) if content.size == archive.size else _all(content)
         content = _copy(_unpacked(pieces, packed, archive.uri), archive.uri, copies)

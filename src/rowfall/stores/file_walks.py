@@ -14,7 +14,7 @@ from rowfall.core import formats, own_files
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Listener, Note
 from rowfall.core.patterns import regex
-from rowfall.sources.base import Heard, ListedObject, ListedPage
+from rowfall.sources.base import ListedObject, ListedPage, NotifiedObjects
 from rowfall.stores import globs
 
 # Names of a page: they are looked at one by one, which takes 2 ms a thousand.
@@ -251,7 +251,7 @@ class Inotify:
             with suppress(FileNotFoundError, NotADirectoryError):  # removed just now
                 self._watched[self._told.add_watch(folder, self._mask)] = walk, folder
 
-    def read(self, seconds: float) -> Heard:
+    def read(self, seconds: float) -> NotifiedObjects:
         complete: dict[str, ListedObject] = {}
         young: list[ListedObject] = []
         missed, flags = self._moved_away(), self._flags
@@ -275,7 +275,7 @@ class Inotify:
                     complete[item.name] = item
         if missed:
             self._watch_all()
-        return Heard(list(complete.values()), young, missed)
+        return NotifiedObjects(list(complete.values()), young, missed)
 
     def _moved_away(self) -> bool:
         """Tell whether a topmost folder is another one than the one that is watched.

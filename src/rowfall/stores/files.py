@@ -42,7 +42,7 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(" ".join(texts), options)
         self._texts = tuple(texts)
-        self._left = LeftOut()
+        self._left = SkippedOwnFiles()
 
     def _found(self) -> Iterator[tuple[str, str, int]]:
         """Give all files, absolute; ``version`` is ``size-mtime_ns``."""
@@ -108,7 +108,7 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
         return Probe(from_clause.probe_query(function, columns), wanted)
 
     def modified(self, split: Split) -> float | None:
-        """See :class:`rowfall.sources.base.Dated`: as it was listed."""
+        """See :class:`rowfall.sources.base.HasModificationTimes`: as it was listed."""
         return int(split.version.rpartition("-")[2]) / 1e9
 
     def walks(self) -> list[FileWalk]:
@@ -190,7 +190,7 @@ def _is_odd(path: str, reader: ReaderFeatures) -> bool:
     return bool(_UNQUOTABLE & set(path)) or (not reader.arrays and "::" in path)
 
 
-class LeftOut:
+class SkippedOwnFiles:
     """Keeps what a search has met that belongs to rowfall itself."""
 
     def __init__(self) -> None:
@@ -212,7 +212,9 @@ class LeftOut:
         return f"left out: {', '.join(named[:_SHOWN])}{more}" if named else ""
 
 
-def find(path: str, *, everything: bool = False, left: LeftOut | None = None) -> Iterator[str]:
+def find(
+    path: str, *, everything: bool = False, left: SkippedOwnFiles | None = None
+) -> Iterator[str]:
     """Give the absolute paths of the files that ``path`` names; not sorted, may repeat.
 
     Args:
@@ -223,7 +225,7 @@ def find(path: str, *, everything: bool = False, left: LeftOut | None = None) ->
     Raises:
         SourceError: nothing found, or not readable; or it is a data folder of rowfall.
     """
-    left = LeftOut() if left is None else left
+    left = SkippedOwnFiles() if left is None else left
     path = _absolute(path)
     if os.path.isdir(path):
         return _folder(path.rstrip("/") or "/", everything, left)
@@ -240,7 +242,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path) + ("/" if path.endswith("/") and path.strip("/") else "")
 
 
-def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
+def _folder(path: str, everything: bool, left: SkippedOwnFiles) -> Iterator[str]:
     def nothing(others: int) -> SourceError:
         return NothingFoundError(
             f"no data file in the folder {path}",
@@ -253,7 +255,7 @@ def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
     return with_data(_below(path, left, top=True), str, everything, nothing)
 
 
-def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
+def _below(path: str, left: SkippedOwnFiles, *, top: bool = False) -> Iterator[str]:
     """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do.
 
     Raises:
@@ -279,7 +281,7 @@ def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
             yield entry.path
 
 
-def _matches(pattern: str, left: LeftOut) -> Iterator[str]:
+def _matches(pattern: str, left: SkippedOwnFiles) -> Iterator[str]:
     folders: set[str] = set()
     found = False
     for one in globs.expand_slashes(pattern):
@@ -298,7 +300,7 @@ def _matches(pattern: str, left: LeftOut) -> Iterator[str]:
     raise NothingFoundError(f"no file matches {pattern}", hint=hint)
 
 
-def _walk(folder: str, segments: Sequence[str], left: LeftOut) -> Iterator[str]:
+def _walk(folder: str, segments: Sequence[str], left: SkippedOwnFiles) -> Iterator[str]:
     """Give the paths below ``folder`` that match one pattern a segment."""
     segment, rest = segments[0], segments[1:]
     if segment == "**":

@@ -77,7 +77,7 @@ _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
 }
 
 
-class Head:
+class FirstBytes:
     """The first bytes of one object, and what they say; nothing of them is unpacked twice.
 
     Attributes:
@@ -119,7 +119,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class FoundEncoding:
     """Encoding of objects by their first bytes.
 
     Attributes:
@@ -130,14 +130,14 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-class Beginning(NamedTuple):
+class TextBeginning(NamedTuple):
     """The beginning of a text: unpacked, and how many stored bytes that took."""
 
     text: bytes
     stored: int
 
 
-def examine(heads: Sequence[Head], declared: Encoding, options: Options) -> Examined:
+def examine(heads: Sequence[FirstBytes], declared: Encoding, options: Options) -> FoundEncoding:
     """Return format and compression of objects by their first bytes.
 
     Args:
@@ -149,25 +149,25 @@ def examine(heads: Sequence[Head], declared: Encoding, options: Options) -> Exam
     """
     heads = [head for head in heads if head.data]
     if not heads:
-        return Examined(declared)
+        return FoundEncoding(declared)
     _refuse_no_tables({head.name: head.data for head in heads}, options)
     encoding, notes = _compression(heads, declared, options)
     unpacked = {head.name: head.text(compression_of(head.name, encoding)) for head in heads}
     texts = {name: text for name, text in unpacked.items() if text}
     if not texts:
-        return Examined(encoding, notes)
+        return FoundEncoding(encoding, notes)
     _refuse_no_tables(texts, options)
     _refuse_packed(texts, encoding)
     encoding, more = _format(texts, encoding, options)
     notes += more
     if encoding.kind not in (Kind.TEXT, Kind.JSON) or encoding.binary:
-        return Examined(encoding, notes)
+        return FoundEncoding(encoding, notes)
     encoding, more = _charset(texts, encoding, options)
-    return Examined(encoding, notes + more)
+    return FoundEncoding(encoding, notes + more)
 
 
 def with_format(
-    heads: Sequence[Head], names: Sequence[str], options: Options
+    heads: Sequence[FirstBytes], names: Sequence[str], options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     """Return the options with a format where no name has an extension that says one, and notes.
 
@@ -204,7 +204,9 @@ def with_format(
     return replace(options, format=only), (note,)
 
 
-def beginning(source: object, split: Split, encoding: Encoding, length: int) -> Beginning | None:
+def beginning(
+    source: object, split: Split, encoding: Encoding, length: int
+) -> TextBeginning | None:
     """Return the beginning of a text, unpacked; None where it cannot be unpacked here.
 
     Whoever reads all of it says what is wrong with it.
@@ -221,7 +223,7 @@ def beginning(source: object, split: Split, encoding: Encoding, length: int) -> 
         return None
     data = source.part(split, 0, min(length, split.size or length))
     with suppress(SourceError):
-        return Beginning(unpack(data, packed, max(length, UNPACKED)), len(data))
+        return TextBeginning(unpack(data, packed, max(length, UNPACKED)), len(data))
     return None
 
 
@@ -355,7 +357,7 @@ def _with_name(hint: str, name: str) -> str:
 
 
 def _compression(
-    heads: Sequence[Head], declared: Encoding, options: Options
+    heads: Sequence[FirstBytes], declared: Encoding, options: Options
 ) -> tuple[Encoding, tuple[str, ...]]:
     """Return the encoding with the compression that the objects really have.
 

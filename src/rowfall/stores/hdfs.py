@@ -159,7 +159,7 @@ class Hdfs(ObjectSource):
         return partial(_pieces, *self._at(split.uri), split.size or 0)
 
     def modified(self, split: Split) -> float | None:
-        """See :class:`rowfall.sources.base.Dated`: as it was listed."""
+        """See :class:`rowfall.sources.base.HasModificationTimes`: as it was listed."""
         return int(split.version.split("-")[1]) / 1e3
 
     def _problem(self, split: Split) -> str | None:
@@ -265,7 +265,7 @@ class Hdfs(ObjectSource):
 
 
 class HdfsWalk:
-    """The files that one URI stands for; see :class:`rowfall.sources.base.Walk`."""
+    """The files that one URI stands for; see :class:`rowfall.sources.base.ObjectWalk`."""
 
     resumes = False
 
@@ -305,7 +305,7 @@ class HdfsWalk:
                 yield entry
 
     def pages(self, after: str = "") -> Iterator[ListedPage]:
-        """See :class:`rowfall.sources.base.Walk`; in the order of folders."""
+        """See :class:`rowfall.sources.base.ObjectWalk`; in the order of folders."""
         found: list[ListedObject] = []
         for entry in self._entries():
             item = self._source.listed(self._node, entry)

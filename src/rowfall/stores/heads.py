@@ -26,7 +26,7 @@ Part = Callable[[Split, int, int], bytes]
 """``(object, offset, length)``: its bytes, fewer where it ends."""
 
 
-class Heads:
+class FirstBytesCache:
     """The first bytes of objects, kept by name and version.
 
     Args:

@@ -285,7 +285,7 @@ class Http(ObjectSource):
             return error.message.removeprefix(f"cannot read {split.uri}: ")
 
     def modified(self, split: Split) -> float | None:
-        """See :class:`rowfall.sources.base.Dated`: the header Last-Modified."""
+        """See :class:`rowfall.sources.base.HasModificationTimes`: the header Last-Modified."""
         facts = self._listed.get(split.uri) or self._facts(self._url(split))
         try:
             return parsedate_to_datetime(facts.modified).timestamp()
@@ -692,7 +692,7 @@ def _network_error(url: str, error: Exception) -> SourceError:
 
 
 class HttpWalk:
-    """The files that addresses stand for; see :class:`rowfall.sources.base.Walk`."""
+    """The files that addresses stand for; see :class:`rowfall.sources.base.ObjectWalk`."""
 
     resumes = False
 

@@ -133,7 +133,7 @@ class StoreSource(ClearsObjects, ObjectSource):
                 yield f"{self.scheme}://{bucket}/{item.key}"
 
     def modified(self, split: Split) -> float | None:
-        """See :class:`rowfall.sources.base.Dated`; a request for each object."""
+        """See :class:`rowfall.sources.base.HasModificationTimes`; a request for each object."""
         bucket, key = self._bucket_and_key(split.uri)
         found = self._bucket(bucket).head(key)
         return None if found is None else found.modified
@@ -244,7 +244,7 @@ class StoreSource(ClearsObjects, ObjectSource):
 
 
 class KeyWalk:
-    """The objects that one URI of buckets stands for; see :class:`rowfall.sources.base.Walk`.
+    """The objects that one URI of buckets stands for; see :class:`rowfall.sources.base.ObjectWalk`.
 
     Args:
         exact: the pattern is the key of one object.

@@ -21,8 +21,8 @@ from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
 from rowfall.sources.compression import compression_of
 from rowfall.stores import completeness, first_bytes
-from rowfall.stores.first_bytes import Head
-from rowfall.stores.heads import AHEAD, HEAD, Heads
+from rowfall.stores.first_bytes import FirstBytes
+from rowfall.stores.heads import AHEAD, HEAD, FirstBytesCache
 
 REQUESTS = 32  # at a time, each of one object
 HEADS = 8  # objects whose first bytes are looked at, as many as are sampled
@@ -56,10 +56,10 @@ class ObjectSource(ABC):
     def __init__(self, text: str, options: Options) -> None:
         self.text = text
         self._options = options
-        self._own = OwnPaths()
+        self._own = OwnPathFilter()
         self._packed = ""  # what the objects are packed with, where their names say otherwise
         self._some_padded = False  # zeros follow the gzip of a short object
-        self._beginnings = Heads(self._part)
+        self._beginnings = FirstBytesCache(self._part)
         self._pipes = pipes.Pipes(self)
 
     @abstractmethod
@@ -149,7 +149,7 @@ class ObjectSource(ABC):
         packed = compression_of(split.uri, encoding)
         return rewriting.locate(pieces, encoding, packed, lines)
 
-    def _heads(self, listing: Listing) -> list[Head]:
+    def _heads(self, listing: Listing) -> list[FirstBytes]:
         """Return the first stored bytes of some objects; nothing of what cannot be read.
 
         Reading those will say why, and the others may be loaded all the same.
@@ -159,7 +159,7 @@ class ObjectSource(ABC):
         """
         away: list[SourceError] = []
 
-        def head(split: Split) -> Head:
+        def head(split: Split) -> FirstBytes:
             name, found = self._path(split.uri), b""
             of_types = formats.by_name(name)[0]
             most = HEAD if of_types and of_types.kind is Kind.TYPED else ahead
@@ -174,7 +174,7 @@ class ObjectSource(ABC):
                     away.append(error)
             except RowfallError:
                 pass
-            return Head(name, found)
+            return FirstBytes(name, found)
 
         splits = from_clause.evenly(listing, HEADS)
         ahead = max(HEAD, AHEAD // max(1, len(splits)))  # inference asks for as much
@@ -265,7 +265,7 @@ class ObjectSource(ABC):
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
 
-class OwnPaths:
+class OwnPathFilter:
     """Tells which paths are rowfall's own, and counts them."""
 
     def __init__(self) -> None:

@@ -51,9 +51,9 @@ class Patience:
                 self.heard()
                 return found
 
-    def begin(self) -> Waiting:
+    def begin(self) -> QuestionRetries:
         """Return the count of one question."""
-        return Waiting(self, self._seconds)
+        return QuestionRetries(self, self._seconds)
 
     def heard(self) -> None:
         """Remember that the service is there."""
@@ -67,7 +67,7 @@ class Patience:
         return changed or not error.transient or (unreached and not self._answered)
 
 
-class Waiting:
+class QuestionRetries:
     """Counts the tries of one question."""
 
     def __init__(self, patience: Patience, seconds: float) -> None:

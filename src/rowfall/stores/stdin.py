@@ -175,7 +175,7 @@ class StandardInput:
 
     def _detect(self) -> tuple[Encoding, bool]:
         """Return the encoding (options, else first bytes), and whether a whole file is needed."""
-        head = first_bytes.Head("stdin", self._head)
+        head = first_bytes.FirstBytes("stdin", self._head)
         by_magic, packed = head.format, head.packed
         if self._options.compression:
             packed = formats.find_compression(self._options.compression)
@@ -307,7 +307,7 @@ def _pump(
         compression = encoding.compression if encoding else "none"
         try:
             if encoding is not None and encoding.dialect is not None:
-                rewriting.Rewriting(pieces, encoding, compression, pipe.fileno()).end()
+                rewriting.ObjectRewriting(pieces, encoding, compression, pipe.fileno()).end()
                 return
             records = _records(encoding, most)
             quotes = _quotes(encoding, most)

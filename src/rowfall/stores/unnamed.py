@@ -11,7 +11,7 @@ import json
 from contextlib import suppress
 
 from rowfall.core import charsets
-from rowfall.core.dialect import PAIRS, STRONG, Finding, TextSample, sniff
+from rowfall.core.dialect import PAIRS, STRONG, FoundDialect, TextSample, sniff
 from rowfall.core.errors import UsageError
 from rowfall.core.header_line import body_of
 from rowfall.core.patterns import regex
@@ -89,7 +89,7 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
     raise _no_table(name, "no delimiter splits its lines into fields")
 
 
-def _has_types(found: Finding) -> bool:
+def _has_types(found: FoundDialect) -> bool:
     """Tell whether a column holds numbers or times alone, which no document has."""
     rows = body_of(found.files, found.width)
     return any(
@@ -97,7 +97,7 @@ def _has_types(found: Finding) -> bool:
     )
 
 
-def _is_prose(found: Finding) -> bool:
+def _is_prose(found: FoundDialect) -> bool:
     """Tell whether commas are those of sentences: blanks behind them, and words everywhere."""
     rows = [row for file in found.files for row in file.rows]
     if found.marks.delimiter != "," or (found.header and found.sure) or found.trim:

@@ -88,7 +88,7 @@ class Caps:
 
 
 @runtime_checkable
-class Declaring(Protocol):
+class DeclaresTypes(Protocol):
     """A target whose new tables have types of their own.
 
     Attributes:
@@ -107,7 +107,7 @@ class Declaring(Protocol):
 
 
 @runtime_checkable
-class TakingNative(Protocol):
+class TakesNativeTypes(Protocol):
     """A target whose new tables can have the types of a table in a database of the same kind.
 
     Attributes:

@@ -79,7 +79,7 @@ class TransactionalTable:
         scheme: of the URI. ``port``, ``password_variable``: where the URI has none.
         settings: parameters of the URI that go to the driver.
         rows: the form in which it takes rows.
-        zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
+        zeros_in_text: see :class:`rowfall.targets.base.DeclaresTypes`.
         takes_back: rows of an attempt that fails are rolled back.
         takes: options of tables that the dialect knows.
         in_process: the database runs here, and one transaction uses all cores.

@@ -228,7 +228,7 @@ def own_memory() -> float:
         return 0.0
 
 
-class Counting:
+class EventCounter:
     """Turns the events of one pipeline, or of one load, into figures.
 
     Args:

@@ -53,7 +53,7 @@ START, RUNNING, COMPLETE, FAIL, ABORT = "START", "RUNNING", "COMPLETE", "FAIL", 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LineageEvent:
     """One event, before the client's classes are made of it.
 
     Attributes:
@@ -161,7 +161,7 @@ class Lineage:
         if state == RUNNING:
             self._told = time.monotonic()
         counted = self._rows > 0 or state not in (START, RUNNING)
-        self._sender.put(Told(
+        self._sender.put(LineageEvent(
             state, datetime.now(UTC).isoformat(timespec="milliseconds"), self._run, self._job,
             self._plan, self._rows if counted else None, self._bytes if counted else None,
             redact(error.partition("\n")[0])[:_MOST_TEXT],
@@ -178,13 +178,13 @@ class Sender:
 
     def __init__(self, emit: Listener, *, streaming: bool) -> None:
         self._emit, self._streaming = emit, streaming
-        self._waiting: queue.Queue[Told | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[LineageEvent | None] = queue.Queue(MOST_WAITING)
         self._warned = False
         self._heard = _Heard()
         self._thread = threading.Thread(target=self._send, daemon=True, name="openlineage")
         self._thread.start()
 
-    def put(self, told: Told) -> None:
+    def put(self, told: LineageEvent) -> None:
         """Send an event as soon as its turn comes."""
         while True:
             try:
@@ -269,7 +269,7 @@ def _reason(error: BaseException) -> str:
 # --- as the client's classes ----------------------------------------------------------------------
 
 
-def made(told: Told, *, streaming: bool) -> Any:
+def made(told: LineageEvent, *, streaming: bool) -> Any:
     """Return an event of the official client."""
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import (
@@ -321,7 +321,7 @@ def _input(dataset: Dataset) -> InputDataset:
     )  # fmt: skip
 
 
-def _outputs(plan: Plan, told: Told) -> list[OutputDataset]:
+def _outputs(plan: Plan, told: LineageEvent) -> list[OutputDataset]:
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset, schema_dataset
 

@@ -181,9 +181,9 @@ class _Counted:
     """The figures of one load or pipeline."""
 
     def __init__(self, figures: Figures, pipeline: str) -> None:
-        from rowfall.telemetry.figures import Counting
+        from rowfall.telemetry.figures import EventCounter
 
-        self._counting = Counting(figures, pipeline)
+        self._counting = EventCounter(figures, pipeline)
         self._told = False  # a run has counted the error that ended it
 
     def hear(self, event: Event) -> None:

@@ -7,12 +7,19 @@ from dataclasses import fields
 
 import pytest
 
-from rowfall.core.dialect import Asked, AskedLines, AskedMarks, Finding, TextSample, sniff
+from rowfall.core.dialect import (
+    DialectOptions,
+    FoundDialect,
+    LineOptions,
+    MarkOptions,
+    TextSample,
+    sniff,
+)
 from rowfall.core.errors import UsageError
 from rowfall.core.header_line import unique_names
 
 
-def found(*texts: str | bytes, **asked: object) -> Finding:
+def found(*texts: str | bytes, **asked: object) -> FoundDialect:
     samples = [
         TextSample(f"{n}.csv", text if isinstance(text, bytes) else text.encode(), whole=True)
         for n, text in enumerate(texts)
@@ -20,11 +27,11 @@ def found(*texts: str | bytes, **asked: object) -> Finding:
     return sniff(samples, asked_of(asked))
 
 
-def asked_of(given: dict[str, object]) -> Asked:
-    marks = {f.name: given.pop(f.name) for f in fields(AskedMarks) if f.name in given}
-    lines = {f.name: given.pop(f.name) for f in fields(AskedLines) if f.name in given}
-    groups = {"marks": AskedMarks(**marks), "lines": AskedLines(**lines)}  # type: ignore[arg-type]
-    return Asked(**groups, **given)  # type: ignore[arg-type]
+def asked_of(given: dict[str, object]) -> DialectOptions:
+    marks = {f.name: given.pop(f.name) for f in fields(MarkOptions) if f.name in given}
+    lines = {f.name: given.pop(f.name) for f in fields(LineOptions) if f.name in given}
+    groups = {"marks": MarkOptions(**marks), "lines": LineOptions(**lines)}  # type: ignore[arg-type]
+    return DialectOptions(**groups, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rowfall.core.steering import (
     MOST_LEVEL,
     PARTS,
     REPLICAS,
-    Course,
+    Backoff,
     Observation,
     Pressure,
     SteeringStep,
@@ -29,9 +29,11 @@ FULL = {
 }
 
 
-def follow(*pressures: Pressure, course: Course | None = None) -> tuple[Course, list[SteeringStep]]:
+def follow(
+    *pressures: Pressure, course: Backoff | None = None
+) -> tuple[Backoff, list[SteeringStep]]:
     """The course after some looks, and the steps on the way."""
-    course, steps = course or Course(), []
+    course, steps = course or Backoff(), []
     for number, pressure in enumerate(pressures):
         course, step = decide(course, Observation(5.0 * number, pressure, 1000.0))
         steps += [step] if step is not None else []
@@ -49,7 +51,7 @@ def test_it_backs_off_by_steps_and_comes_back(cause: str) -> None:
     assert [step.share for step in steps] == [0.25, 0.5, 1.0]
     assert {step.action for step in steps} == {COME_BACK}
     assert {step.cause for step in steps} == {cause}
-    assert course == Course()
+    assert course == Backoff()
 
 
 def test_blocks_follow_the_cause() -> None:
@@ -60,7 +62,7 @@ def test_blocks_follow_the_cause() -> None:
 
 
 def test_nothing_happens_without_pressure() -> None:
-    assert follow(CALM, BETWEEN, Pressure()) == (Course(), [])
+    assert follow(CALM, BETWEEN, Pressure()) == (Backoff(), [])
 
 
 def test_between_the_thresholds_it_stays_as_it_is() -> None:
@@ -80,7 +82,7 @@ def test_another_cause_is_a_step_of_its_own() -> None:
 
 
 def test_what_is_not_known_does_not_press() -> None:
-    assert follow(Pressure(parts=10_000, memory=10**12)) == (Course(), [])
+    assert follow(Pressure(parts=10_000, memory=10**12)) == (Backoff(), [])
 
 
 def test_a_step_is_said_with_its_figures() -> None:

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 from rowfall.core.events import AttemptEnded, LoadStarted, Note, Progressed, SplitFailed
-from rowfall.core.load_record import Happening, LoadRecord, RanStatement, Sample
+from rowfall.core.load_record import LoadRecord, RanStatement, RecordedEvent, Sample
 from rowfall.core.masked import Secret
 from rowfall.core.model import Statement
 from rowfall.core.results import AttemptRecord
@@ -58,9 +58,9 @@ def test_what_happened_has_its_time_and_an_end() -> None:
     found.hear(AttemptEnded(AttemptRecord("a_1", 1, "x.csv", seconds=0.5, error="reset")))
     found.hear(SplitFailed("x.csv", "reset", None))
     assert found.record().happenings == (
-        Happening(2.0, "warning", "memory is short"),
-        Happening(3.0, "retry", "failed: x.csv: reset"),
-        Happening(3.0, "failure", "given up: x.csv"),
+        RecordedEvent(2.0, "warning", "memory is short"),
+        RecordedEvent(3.0, "retry", "failed: x.csv: reset"),
+        RecordedEvent(3.0, "failure", "given up: x.csv"),
     )
     for _ in range(1000):
         found.hear(Note("warning", "w" * 10_000))
@@ -113,7 +113,8 @@ def test_statements_that_differ_in_names_and_files_are_one() -> None:
 
 def test_a_record_is_read_by_other_versions() -> None:
     record = LoadRecord(
-        (Sample(0.5, 10, None, 3, 4), Sample(1.0, 20, 5, 3, 4)), (Happening(1.0, "retry", "x"),),
+        (Sample(0.5, 10, None, 3, 4), Sample(1.0, 20, 5, 3, 4)),
+        (RecordedEvent(1.0, "retry", "x"),),
         (RanStatement("SELECT 1", 2, "a_1"),), ((1.0, 3),), (("parse", 1.5),), 1 << 30,
     )  # fmt: skip
     kept = json.loads(json.dumps(recorder.to_json(record)))

@@ -30,7 +30,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.planner import chosen_settings, make_plan
-from rowfall.plan.settings import Shape, compute_settings, lower
+from rowfall.plan.settings import LoadShape, compute_settings, lower
 from rowfall.plan.transport import count_streams
 from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
@@ -204,7 +204,7 @@ class TestSettings:
     ) -> None:
         columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
         kind = Kind.TYPED if format == "Parquet" else Kind.TEXT
-        shape = Shape(
+        shape = LoadShape(
             4, 42_500_000, 520.0, 1, columns, Encoding(format, "none", kind), remote=False
         )
         made = {s.name: s.value for s in compute_settings(Facts("26.9", 2, memory), shape, {})}
@@ -214,7 +214,7 @@ class TestSettings:
     def test_blocks_of_the_parquet_reader_become_parts_as_they_are(self) -> None:
         columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
         encoding = Encoding("Parquet", "none", Kind.TYPED)
-        shape = Shape(4, 42_500_000, 520.0, 1, columns, encoding, remote=False)
+        shape = LoadShape(4, 42_500_000, 520.0, 1, columns, encoding, remote=False)
         settings = compute_settings(Facts("26.9", 2, 8 << 30), shape, {})
         made = {s.name: int(s.value) for s in settings if str(s.value).isdigit()}
         read = made["input_format_parquet_max_block_size"]

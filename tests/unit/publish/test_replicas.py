@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from rowfall.core.errors import EngineError
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import StagingPair, Statement
 from rowfall.engines.base import Engine
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish import replicas
 from rowfall.publish.replicas import listed_parts, wait_for_keeper
 
-PAIR = Pair("d", "t", "_rowfall_a")
+PAIR = StagingPair("d", "t", "_rowfall_a")
 MOVES = [StagedPartition("d", "t", "_rowfall_a", "60", 10, 0, 0)]
 PART, UUID = "60_1_1_0", "00000001-0000-4000-8000-000000000000"
 

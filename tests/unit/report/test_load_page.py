@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.core.load_record import Happening, LoadRecord, Sample
+from rowfall.core.load_record import LoadRecord, RecordedEvent, Sample
 from rowfall.core.results import Explanation, PlannedLoad, Report, ShardReport
 from rowfall.core.steering import BACK_OFF, PARTS, SteeringStep, said
 from rowfall.report.load_page import load_page
@@ -23,8 +23,8 @@ def lines(page: Page) -> dict[str, LineChart]:
 def test_steering_and_what_went_wrong_are_marks_in_the_order_of_time() -> None:
     step = SteeringStep(4.0, BACK_OFF, PARTS, "700 of 1,000 parts", 0.5, 1, waits=False)
     record = LoadRecord(SAMPLES, (
-        Happening(2.0, "retry", "failed: x"), Happening(4.0, "steering", said(step)),
-        Happening(6.0, "warning", "y"),
+        RecordedEvent(2.0, "retry", "failed: x"), RecordedEvent(4.0, "steering", said(step)),
+        RecordedEvent(6.0, "warning", "y"),
     ))  # fmt: skip
     page = load_page(Explanation(report(steering=(step,)), None, record=record))
     rows = lines(page)["Rows over time"]

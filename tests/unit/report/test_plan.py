@@ -327,7 +327,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are(tmp_path: Path) -> 
     del real["rowfall_bench/more"]  # by name
     link = results.Link(results.LinkKind.SOURCE, "reading", 1.0, "bytes/s", "1 reader", 1.0)
     examined = results.DoctorReport(
-        "s", "t", "x", 1, (link,), link, 1.0, 1.0, (results.Change("more", 2.0),), 1, 1.0,
+        "s", "t", "x", 1, (link,), link, 1.0, 1.0, (results.Improvement("more", 2.0),), 1, 1.0,
         (("working", 1.0),), (), 1.0,
     )  # fmt: skip
     real |= shapes("rowfall_doctor", doctor_document(examined))

@@ -15,7 +15,15 @@ from lab.process import let_pass, wait_until
 from rowfall.core import events
 from rowfall.report import progress
 from rowfall.report.layout import ENDLESS
-from rowfall.report.progress import SHOWN_FAILURES, Live, Meter, Plain, Talk, draw, plain
+from rowfall.report.progress import (
+    SHOWN_FAILURES,
+    LogPrinter,
+    MessagePrinter,
+    Meter,
+    TerminalPrinter,
+    draw,
+    plain,
+)
 
 
 class Clock:
@@ -215,7 +223,7 @@ def test_generated_rows_have_a_share_and_no_bytes() -> None:
 
 def test_live_shows_one_line_and_takes_it_away() -> None:
     screen = Screen()
-    with Live(screen) as live:
+    with TerminalPrinter(screen) as live:
         live(started())
         live(events.Progressed(1000, 10**9, 1, 1 << 30, 1.0))
         wait_for(lambda: "ETA" in screen.text)
@@ -234,7 +242,7 @@ def test_live_shows_one_line_and_takes_it_away() -> None:
 
 def test_live_leaves_the_terminal_alone_whatever_happens() -> None:
     screen = Screen()
-    with suppress(KeyboardInterrupt), Live(screen):
+    with suppress(KeyboardInterrupt), TerminalPrinter(screen):
         assert screen.text.endswith("\x1b[?25h")  # the cursor is never hidden for long
         raise KeyboardInterrupt
     assert screen.text.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
@@ -242,7 +250,7 @@ def test_live_leaves_the_terminal_alone_whatever_happens() -> None:
 
 def test_live_says_what_it_does_before_the_load_begins() -> None:
     clock, screen = Clock(), Screen()
-    with Live(screen, busy="counting", clock=clock):
+    with TerminalPrinter(screen, busy="counting", clock=clock):
         clock.now += 3
         wait_for(lambda: "3s counting" in screen.text)
 
@@ -250,7 +258,7 @@ def test_live_says_what_it_does_before_the_load_begins() -> None:
 def test_talk_on_a_terminal_is_wrapped_between_words() -> None:
     screen = Screen(40)
     path = "s3://bucket/" + "x" * 40
-    Talk(screen)(events.Note("warning", f"{path} was read again because it had changed"))
+    MessagePrinter(screen)(events.Note("warning", f"{path} was read again because it had changed"))
     assert screen.text.split("\n") == [
         "warning:", f"    {path}", "    was read again because it had", "    changed", "",
     ]  # fmt: skip
@@ -260,7 +268,7 @@ def test_plain_lines_come_in_time_also_in_a_stall(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(progress, "PLAIN_FIRST", 0.05)
     monkeypatch.setattr(progress, "PLAIN_EVERY", 0.1)
     log = Log()
-    with Plain(log) as talk:
+    with LogPrinter(log) as talk:
         wait_for(lambda: log.lines[:1] == ["0s, looking at the source and the target"])
         talk(started())
         talk(events.Progressed(10**6, 10**8, 37, 3 << 30, 1.0))
@@ -276,7 +284,7 @@ def test_a_log_gets_no_lines_while_nothing_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(progress, "PLAIN_FIRST", 0.01)
     monkeypatch.setattr(progress, "PLAIN_EVERY", 0.01)
     log = Log()
-    with Plain(log, busy="") as talk:
+    with LogPrinter(log, busy="") as talk:
         talk(events.Doing("counting"))
         let_pass(0.2, "twenty lines would have been written by then")
         assert not log.lines
@@ -287,7 +295,7 @@ def test_a_log_gets_no_lines_while_nothing_runs(monkeypatch: pytest.MonkeyPatch)
 
 def test_each_batch_names_its_failures() -> None:
     log = Log()
-    talk = Talk(log)
+    talk = MessagePrinter(log)
     for batch in range(3):
         for number in range(progress.SHOWN_FAILURES - 2):
             talk(events.SplitFailed(f"{batch}-{number}.csv", "bad", None))
@@ -357,13 +365,13 @@ def test_talk_says_what_happens() -> None:
     log = Log()
     created = events.Note("info", "creating t: 1 column", "CREATE TABLE t\n    a UInt8\x1b[2J")
     for event in (started(), created):
-        Talk(log)(event)
+        MessagePrinter(log)(event)
     assert log.lines == [
         "load 3f2a9c1e: 100 files, 10.0 GB into default.t",
         "note: creating t: 1 column",
     ]
     verbose = Log()
-    Talk(verbose, level=1)(created)
+    MessagePrinter(verbose, level=1)(created)
     assert verbose.lines == [
         "note: creating t: 1 column:",
         "CREATE TABLE t",
@@ -373,7 +381,7 @@ def test_talk_says_what_happens() -> None:
 
 def test_quiet_says_warnings_and_failures_only() -> None:
     log = Log()
-    talk = Talk(log, level=-1)
+    talk = MessagePrinter(log, level=-1)
     for event in (
         started(),
         events.Note("info", "reading whole files"),
@@ -393,7 +401,7 @@ def test_quiet_says_warnings_and_failures_only() -> None:
 
 def test_verbose_says_every_attempt() -> None:
     log = Log()
-    talk = Talk(log, level=1)
+    talk = MessagePrinter(log, level=1)
     talk(events.AttemptStarted("a1", 10, 420 * 10**6))
     talk(events.AttemptPublished("a1", 10, 1_000_000, 2.1))
     assert log.lines == [
@@ -404,7 +412,7 @@ def test_verbose_says_every_attempt() -> None:
 
 def test_a_flood_of_failures_is_counted() -> None:
     log = Log()
-    talk = Talk(log)
+    talk = MessagePrinter(log)
     for number in range(100):
         talk(events.SplitFailed(f"{number}.csv", "gone\x1b[2J", None))
     talk(events.LoadEnded("3f", "failed"))

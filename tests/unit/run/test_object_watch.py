@@ -10,7 +10,7 @@ import pytest
 from rowfall.core.events import Event, Listener, Note
 from rowfall.run import object_watch
 from rowfall.run.object_watch import ObjectWatch, WatchRules
-from rowfall.sources.base import Heard, ListedObject, ListedPage
+from rowfall.sources.base import ListedObject, ListedPage, NotifiedObjects
 
 
 class Clock:
@@ -40,7 +40,7 @@ class Shelf:
         self.resumes = resumes
         self.objects: dict[str, ListedObject] = {}
         self.requests = 0
-        self.heard: Heard | None = None
+        self.heard: NotifiedObjects | None = None
 
     def put(self, name: str, version: str = "1", size: int = 10, modified: float = 0.0) -> None:
         self.objects[name] = ListedObject(name, version, size, modified)
@@ -51,9 +51,9 @@ class Shelf:
     def notices(self, emit: Listener) -> Shelf | None:
         return self if self.heard is not None else None
 
-    def read(self, seconds: float) -> Heard:
+    def read(self, seconds: float) -> NotifiedObjects:
         assert self.heard is not None
-        heard, self.heard = self.heard, Heard((), (), False)
+        heard, self.heard = self.heard, NotifiedObjects((), (), False)
         return heard
 
     def renew(self) -> None: ...
@@ -165,12 +165,12 @@ def test_a_clock_that_jumps_makes_nothing_rest(clock: Clock) -> None:
 
 def test_what_the_kernel_calls_complete_is_taken_at_once(clock: Clock) -> None:
     shelf = Shelf()
-    shelf.heard = Heard((), (), False)
+    shelf.heard = NotifiedObjects((), (), False)
     loads = Loads(shelf, rest=2.0)
     assert loads.round() == []
     one, two = (ListedObject(name, "1", 5, clock.wall) for name in "ab")
     shelf.objects = {"a": one, "b": two}
-    shelf.heard = Heard([one], [two], False)
+    shelf.heard = NotifiedObjects([one], [two], False)
     assert loads.round() == ["a"]
     clock.passes(2.5)
     assert loads.round() == ["b"]
@@ -178,13 +178,13 @@ def test_what_the_kernel_calls_complete_is_taken_at_once(clock: Clock) -> None:
 
 def test_what_the_kernel_has_missed_is_listed(clock: Clock) -> None:
     shelf = Shelf()
-    shelf.heard = Heard((), (), False)
+    shelf.heard = NotifiedObjects((), (), False)
     loads = Loads(shelf)
     loads.round()
     shelf.put("a")
     clock.passes(5)
     assert loads.round() == []  # nobody has told of it
-    shelf.heard = Heard((), (), True)
+    shelf.heard = NotifiedObjects((), (), True)
     assert loads.round() == ["a"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rowfall.core.dialect import Asked
+from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
@@ -249,7 +249,7 @@ def test_what_no_reader_takes_is_rewritten(
     monkeypatch.setattr(installed, "program", lambda: "rowfall-decode")
     source = Files(write("x.csv", data))
     splits = source.sample(source.listing(), 1)
-    found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())
+    found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, DialectOptions())
     assert (found.encoding.dialect, found.encoding.delimiter) == (dialect, ",")
     assert len(found.names) == 2
 
@@ -260,7 +260,9 @@ def test_a_delimiter_at_the_end_of_rows_is_read_as_it_is(
 ) -> None:
     source = Files(write("x.csv", data))
     splits = source.sample(source.listing(), 1)
-    found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked()).encoding
+    found = text_format.find_text_format(
+        source, splits, CSV, chdb_engine.ask, DialectOptions()
+    ).encoding
     assert (found.dialect, found.delimiter, found.trailing, found.fields) == (None, mark, True, 2)
 
 

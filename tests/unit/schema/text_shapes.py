@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from rowfall.core import formats
-from rowfall.core.dialect import Finding, TextSample, sniff
+from rowfall.core.dialect import FoundDialect, TextSample, sniff
 from rowfall.core.errors import UsageError
 from rowfall.schema.text import text_format
 
@@ -191,7 +191,7 @@ def _variants(
 RIGHT, REFUSED, WARNED, WRONG = "right", "refused", "warned", "wrong"
 
 
-def judge(shape: Shape) -> tuple[str, Finding | None]:
+def judge(shape: Shape) -> tuple[str, FoundDialect | None]:
     """Return what becomes of a shape, and what was found.
 
     A shape that no reader takes has to be found, so that it can be rewritten or refused.
@@ -211,7 +211,7 @@ def judge(shape: Shape) -> tuple[str, Finding | None]:
 
 
 @cache
-def judged() -> list[tuple[Shape, str, Finding | None]]:
+def judged() -> list[tuple[Shape, str, FoundDialect | None]]:
     """Return all shapes and what becomes of them."""
     return [(shape, *judge(shape)) for shape in shapes()]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.sources.base import File, Rewrite
+from rowfall.sources.base import File, TableRewrite
 from rowfall.sources.rewrites import follow
 
 
-def step(removed: str, added: str, *, same: bool = True) -> Rewrite:
+def step(removed: str, added: str, *, same: bool = True) -> TableRewrite:
     """A change of files that are called by one letter each."""
     files: list[tuple[File, ...]] = [tuple((c, "") for c in text) for text in (removed, added)]
-    return Rewrite(f"{removed} to {added}", "before", files[0], files[1], same)
+    return TableRewrite(f"{removed} to {added}", "before", files[0], files[1], same)
 
 
-def loaded(files: str, *steps: Rewrite) -> str:
+def loaded(files: str, *steps: TableRewrite) -> str:
     return "".join(sorted(name for name, _ in follow(((c, "") for c in files), steps).loaded))
 
 
@@ -44,7 +44,7 @@ def test_rows_of_a_table_that_is_compacted_at_random_land_once(data: st.DataObje
     """Files hold numbered rows; whatever was merged, what is loaded and what counts as loaded cover
     every row once, or the load is refused."""
     rows: dict[str, frozenset[int]] = {f"f{n}": frozenset({n}) for n in range(6)}
-    live, steps = set(rows), list[Rewrite]()
+    live, steps = set(rows), list[TableRewrite]()
     done = {name for name in sorted(live) if data.draw(st.booleans())}
     loaded = frozenset().union(*(rows[name] for name in done))
     for number in range(data.draw(st.integers(0, 4))):
@@ -53,7 +53,7 @@ def test_rows_of_a_table_that_is_compacted_at_random_land_once(data: st.DataObje
         rows[made] = frozenset().union(*(rows[name] for name in taken))
         live = (live - taken) | {made}
         removed = tuple((name, "") for name in sorted(taken))
-        steps.append(Rewrite(made, "", removed, ((made, ""),), same_rows=True))
+        steps.append(TableRewrite(made, "", removed, ((made, ""),), same_rows=True))
     found = follow(((name, "") for name in done), steps)
     rest = {name for name in live if (name, "") not in found.loaded}
     if any((name, "") in found.changed for name in rest):

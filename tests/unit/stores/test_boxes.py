@@ -8,7 +8,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.stores.boxes import box_in
-from rowfall.stores.first_bytes import Head, examine
+from rowfall.stores.first_bytes import FirstBytes, examine
 from rowfall.stores.unnamed import format_of
 
 MYSQL = """+----+------+
@@ -39,13 +39,13 @@ def test_boxes(name: str) -> None:
     text, command = BOXES[name]
     csv = Encoding("CSV", "none", Kind.TEXT)
     with pytest.raises(RowfallError, match="not a table that can be read") as named:
-        examine([Head("a.csv", text.encode())], csv, Options())
+        examine([FirstBytes("a.csv", text.encode())], csv, Options())
     with pytest.raises(RowfallError, match="not a table that can be read") as unnamed:
         format_of("-", text.encode(), whole=True)
     for error in (named.value, unnamed.value):
         assert command in (error.hint or "")
     # Who names a format gets what it makes of it.
-    assert examine([Head("a.csv", text.encode())], csv, Options(format="CSV")).encoding == csv
+    assert examine([FirstBytes("a.csv", text.encode())], csv, Options(format="CSV")).encoding == csv
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from rowfall.core import formats
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.stores import first_bytes
-from rowfall.stores.first_bytes import Examined, Head
+from rowfall.stores.first_bytes import FirstBytes, FoundEncoding
 
 CSV = b"id,name\n1,a\n"
 PARQUET = b"PAR1\x15\x04\x15\x00"
 
 
-def _examine(heads: dict[str, bytes], options: Options = Options()) -> Examined:  # noqa: B008
+def _examine(heads: dict[str, bytes], options: Options = Options()) -> FoundEncoding:  # noqa: B008
     return first_bytes.examine(
-        [Head(*head) for head in heads.items()], formats.detect(list(heads), options), options
+        [FirstBytes(*head) for head in heads.items()], formats.detect(list(heads), options), options
     )
 
 
@@ -127,7 +127,7 @@ def test_objects_that_differ_are_refused() -> None:
 
 def test_one_bad_object_of_several_fails_alone() -> None:
     heads = {"a.csv": CSV, "b.csv": b"id,name\n1,M\xfcller\n"}
-    assert _examine(heads) == Examined(formats.detect(list(heads), Options()))
+    assert _examine(heads) == FoundEncoding(formats.detect(list(heads), Options()))
 
 
 def test_options_that_contradict_the_bytes_are_refused() -> None:
@@ -139,9 +139,9 @@ def test_options_that_contradict_the_bytes_are_refused() -> None:
 
 def test_a_name_without_extension_is_told_by_its_bytes() -> None:
     for data, name in ((PARQUET, "Parquet"), (b'{"a":1}\n', "JSONEachRow"), (b"a,b\n1,2\n", "CSV")):
-        found, said = first_bytes.with_format([Head("part-0", data)], ["part-0"], Options())
+        found, said = first_bytes.with_format([FirstBytes("part-0", data)], ["part-0"], Options())
         assert found.format == name
         assert said == (f"part-0 is read as {name}, as its first bytes look like it",)
-    heads = [Head("a", b'{"a":1}\n'), Head("b", b"a,b\n1,2\n")]
+    heads = [FirstBytes("a", b'{"a":1}\n'), FirstBytes("b", b"a,b\n1,2\n")]
     with pytest.raises(UsageError, match="no name says the format"):
         first_bytes.with_format(heads, ["a", "b"], Options())

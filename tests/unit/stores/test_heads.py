@@ -9,7 +9,7 @@ import pytest
 
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
-from rowfall.stores.heads import _MOST, AHEAD, HEAD, Heads
+from rowfall.stores.heads import _MOST, AHEAD, HEAD, FirstBytesCache
 
 
 class Store:
@@ -34,7 +34,7 @@ class Store:
 def test_every_part_is_that_of_the_object(size: int, sized: bool) -> None:
     data = random.Random(size).randbytes(size)
     store = Store(a=data)
-    heads, chance = Heads(store.read), random.Random(7)
+    heads, chance = FirstBytesCache(store.read), random.Random(7)
     for _ in range(200):
         start = chance.choice((0, 0, chance.randrange(size), chance.randrange(size + 10)))
         length = chance.choice((1, 16, HEAD, AHEAD, chance.randrange(1, 2 * size + 2)))
@@ -44,7 +44,7 @@ def test_every_part_is_that_of_the_object(size: int, sized: bool) -> None:
 
 def test_a_small_object_is_read_once() -> None:
     store = Store(a=b"id,name\n1,a\n")
-    heads = Heads(store.read)
+    heads = FirstBytesCache(store.read)
     for start, length in ((0, AHEAD), (0, 5), (3, 4), (11, 1), (0, HEAD), (12, 5)):
         heads.part(store.split("a"), start, length)
     assert store.asked == [("a", 0, 12)]
@@ -52,7 +52,7 @@ def test_a_small_object_is_read_once() -> None:
 
 def test_what_was_read_ahead_serves_all_smaller_parts() -> None:
     store = Store(a=bytes(1 << 20))
-    heads = Heads(store.read)
+    heads = FirstBytesCache(store.read)
     for length in (AHEAD, HEAD, AHEAD // 3, 4096):
         heads.part(store.split("a"), 0, length)
     assert store.asked == [("a", 0, AHEAD)]
@@ -62,7 +62,7 @@ def test_what_was_read_ahead_serves_all_smaller_parts() -> None:
 
 def test_another_version_is_read_anew_and_so_is_one_without_a_version() -> None:
     store = Store(a=b"one")
-    heads = Heads(store.read)
+    heads = FirstBytesCache(store.read)
     assert heads.part(store.split("a"), 0, 3) == b"one"
     store.objects["a"] = b"two"
     assert heads.part(store.split("a", "2"), 0, 3) == b"two"
@@ -74,7 +74,7 @@ def test_another_version_is_read_anew_and_so_is_one_without_a_version() -> None:
 def test_neither_errors_nor_nothing_are_kept() -> None:
     """A store that is away may come back; one without ranges says so with no bytes."""
     store = Store()
-    heads = Heads(store.read)
+    heads = FirstBytesCache(store.read)
     with pytest.raises(SourceError):
         heads.part(store.split("a"), 0, 3)
     store.objects["a"] = b""
@@ -86,7 +86,7 @@ def test_neither_errors_nor_nothing_are_kept() -> None:
 
 def test_memory_is_bounded_however_many_objects_there_are() -> None:
     store = Store(**{f"a{n}": bytes(HEAD) for n in range(300)})
-    heads = Heads(store.read)
+    heads = FirstBytesCache(store.read)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: heads.part(store.split(f"a{n}"), 0, HEAD), range(300)))
     kept = [len(data) for data, _ in heads._known.values()]

@@ -9,7 +9,7 @@ import pytest
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.core.own_files import is_own_path
-from rowfall.stores.files import LeftOut, LocalFiles, find
+from rowfall.stores.files import LocalFiles, SkippedOwnFiles, find
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     (said,) = (note for note in source.notes if "left out" in note)
     assert said.startswith("left out: ")
     assert f"{folder}/rowfall-data (a data folder of rowfall)" in said
-    left = LeftOut()
+    left = SkippedOwnFiles()
     list(find(str(folder), left=left))
     assert names(folder, left.folders) == ["old", "rowfall-data", "sub/deep/data"]
     assert names(folder, left.files) == ["rowfall-rejects.tsv", "server.ledger"]

@@ -31,8 +31,8 @@ from rowfall.telemetry.figures import (
     METRICS,
     MOST_SERIES,
     OTHER,
-    Counting,
     Durations,
+    EventCounter,
     Figures,
     Value,
 )
@@ -59,8 +59,8 @@ def figures(clock: Clock) -> Figures:
 
 
 @pytest.fixture
-def counting(figures: Figures) -> Counting:
-    return Counting(figures, "clicks")
+def counting(figures: Figures) -> EventCounter:
+    return EventCounter(figures, "clicks")
 
 
 def files(*sizes: int) -> Listing:
@@ -85,7 +85,7 @@ def report(outcome: str = "done", **more: int) -> Report:
     return Report("a", outcome, "s", "t", "shop.orders", "", **more)
 
 
-def tell(counting: Counting, *events: Event) -> None:
+def tell(counting: EventCounter, *events: Event) -> None:
     for event in events:
         counting.hear(event)
 
@@ -94,7 +94,7 @@ def value(figures: Figures, name: str, *labels: str) -> Value:
     return figures.of(name)[(*KEY, *labels)]
 
 
-def test_a_load_is_counted(figures: Figures, counting: Counting, clock: Clock) -> None:
+def test_a_load_is_counted(figures: Figures, counting: EventCounter, clock: Clock) -> None:
     tell(counting, *began(files(100, 300)))
     assert value(figures, "running_loads") == 1
     assert (value(figures, "lag_objects"), value(figures, "lag_bytes")) == (2, 400)
@@ -123,7 +123,7 @@ def test_a_load_is_counted(figures: Figures, counting: Counting, clock: Clock) -
 
 
 def test_counters_do_not_fall_where_an_attempt_is_given_up(
-    figures: Figures, counting: Counting
+    figures: Figures, counting: EventCounter
 ) -> None:
     tell(counting, *began(files(100)))
     for rows in (50, 20, 60):
@@ -134,7 +134,7 @@ def test_counters_do_not_fall_where_an_attempt_is_given_up(
     assert value(figures, "read_rows") == 69
 
 
-def test_errors_have_their_codes(figures: Figures, counting: Counting) -> None:
+def test_errors_have_their_codes(figures: Figures, counting: EventCounter) -> None:
     tell(counting, *began(files(1, 1)))
     failed = AttemptRecord("a_1", 2, "x", outcome="failed", error="memory")
     tell(
@@ -157,7 +157,7 @@ def test_errors_have_their_codes(figures: Figures, counting: Counting) -> None:
     [(130, "interrupted", "interrupted"), (7, "done", "failed"), (0, "partial", "partial")],
 )
 def test_the_outcome_is_that_of_the_command(
-    figures: Figures, counting: Counting, exit: int, outcome: str, counted: str
+    figures: Figures, counting: EventCounter, exit: int, outcome: str, counted: str
 ) -> None:
     """A load whose rows do not verify has not ended well, whatever its report says."""
     tell(counting, *began(files(1)), RunEnded("a", report(outcome), "x" if exit else "", exit))
@@ -165,7 +165,7 @@ def test_the_outcome_is_that_of_the_command(
     assert not figures.of("last_load_timestamp_seconds")
 
 
-def test_a_stream_lags_by_partition(figures: Figures, counting: Counting, clock: Clock) -> None:
+def test_a_stream_lags_by_partition(figures: Figures, counting: EventCounter, clock: Clock) -> None:
     listing = Listing(continued=True)
     for partition, stop in ((0, 10), (0, 30), (1, 5)):
         listing.add(f"kafka://clicks/{partition}", "v", None, 0 if stop < 30 else 10, stop)
@@ -183,7 +183,7 @@ def test_a_stream_lags_by_partition(figures: Figures, counting: Counting, clock:
 
 
 def test_a_followed_folder_lags_by_what_is_behind_the_batch_too(
-    figures: Figures, counting: Counting, clock: Clock
+    figures: Figures, counting: EventCounter, clock: Clock
 ) -> None:
     """Batches of a backlog follow each other without a pause: it must not seem to be nothing."""
     tell(counting, *began(files(1)), RunEnded("a", report()))
@@ -198,7 +198,7 @@ def test_a_followed_folder_lags_by_what_is_behind_the_batch_too(
     assert (value(figures, "lag_objects"), value(figures, "lag_seconds")) == (0, 0)
 
 
-def test_parts_and_merges(figures: Figures, counting: Counting) -> None:
+def test_parts_and_merges(figures: Figures, counting: EventCounter) -> None:
     tell(counting, *began(files(1)), PartsCounted("shop.orders", 950, 1000))
     tell(counting, MergesWaited("shop.orders", 2.5))
     assert value(figures, "partition_parts") / value(figures, "partition_parts_limit") == 0.95  # type: ignore[operator]

@@ -287,7 +287,7 @@ def test_an_endpoint_that_hangs_costs_the_time_that_is_said(
 
 def test_events_do_not_gather_without_end(marquez: Marquez) -> None:
     sender = lineage.Sender(lambda _: None, streaming=False)
-    told = lineage.Told("RUNNING", "2026-11-27T00:00:00Z", RUN, "j")
+    told = lineage.LineageEvent("RUNNING", "2026-11-27T00:00:00Z", RUN, "j")
     for _ in range(lineage.MOST_WAITING * 3):
         sender.put(told)
     assert sender._waiting.qsize() <= lineage.MOST_WAITING

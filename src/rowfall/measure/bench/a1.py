@@ -13,8 +13,8 @@ from rowfall.measure.bench import published
 from rowfall.measure.bench.clusters import ClusterCase
 from rowfall.measure.bench.ways import (
     ArticleTable,
+    BenchWorkshop,
     Method,
-    Workshop,
     files_relation,
     pids_of,
     s3_relation,
@@ -33,7 +33,7 @@ _KEYS = ("--order-by", "(vehicle_id, distance_miles)", "--partition-by", "durati
 _FILES = 20
 
 
-def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
+def comparisons(shop: BenchWorkshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
     yield ArticleTable("A1", "Embedded, csv.gz on disk, 56 partitions", rows, _embedded(shop, rows))
@@ -47,7 +47,7 @@ def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     ])  # fmt: skip
 
 
-def _tuned(shop: Workshop) -> dict[str, int]:
+def _tuned(shop: BenchWorkshop) -> dict[str, int]:
     """Return the settings of the article, for as many threads as there are cores."""
     return {
         "max_threads": shop.cores,
@@ -57,7 +57,7 @@ def _tuned(shop: Workshop) -> dict[str, int]:
     }
 
 
-def _embedded(shop: Workshop, rows: int) -> list[Method]:
+def _embedded(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand(settings: dict[str, int]) -> Callable[[], BenchRound]:
         def once() -> BenchRound:
             relation = files_relation(_files(shop, rows), "CSVWithNames", _SHAPE)
@@ -78,7 +78,7 @@ def _embedded(shop: Workshop, rows: int) -> list[Method]:
     ]  # fmt: skip
 
 
-def _server(shop: Workshop, rows: int) -> list[Method]:
+def _server(shop: BenchWorkshop, rows: int) -> list[Method]:
     def fresh() -> tuple[Lab, str]:
         url = shop.places.put(_files(shop, rows), f"a1-{rows}")
         lab = shop.places.cluster(1)
@@ -119,7 +119,7 @@ def stored(lab: Lab, found: BenchRound) -> BenchRound:
     return replace(found, rows=int(lab.nodes[0].query("SELECT count() FROM bench.t")))
 
 
-def _generator(shop: Workshop, rows: int) -> list[Method]:
+def _generator(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         folder = shop.fresh()
         made = recipe_of("trips").select.replace("{range}", f"numbers_mt({rows})")
@@ -142,7 +142,7 @@ def _generator(shop: Workshop, rows: int) -> list[Method]:
     ]
 
 
-def _cluster(shop: Workshop, rows: int, shards: int) -> ArticleTable:
+def _cluster(shop: BenchWorkshop, rows: int, shards: int) -> ArticleTable:
     case = ClusterCase(shop, _SHAPE, rows, shards)
     views = published.A1_VIEWS_2 if shards == 2 else published.A1_VIEWS_4
     tuned = _tuned(shop)
@@ -161,7 +161,7 @@ def _cluster(shop: Workshop, rows: int, shards: int) -> ArticleTable:
                            methods)  # fmt: skip
 
 
-def _singlestore(shop: Workshop, rows: int) -> BenchRound:
+def _singlestore(shop: BenchWorkshop, rows: int) -> BenchRound:
     server = shop.places.singlestore()
     url = shop.places.put(_files(shop, rows), f"a1-{rows}")
     return shop.load(
@@ -170,5 +170,5 @@ def _singlestore(shop: Workshop, rows: int) -> BenchRound:
     )  # fmt: skip
 
 
-def _files(shop: Workshop, rows: int) -> list[Path]:
+def _files(shop: BenchWorkshop, rows: int) -> list[Path]:
     return shop.files("trips", rows, "csv.gz", _FILES)

@@ -10,8 +10,8 @@ from rowfall.measure.bench import published
 from rowfall.measure.bench.clusters import ClusterCase
 from rowfall.measure.bench.ways import (
     ArticleTable,
+    BenchWorkshop,
     Method,
-    Workshop,
     files_relation,
     table_of,
     with_settings,
@@ -29,7 +29,7 @@ _SHARDS = 4
 _FILES = 16
 
 
-def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
+def comparisons(shop: BenchWorkshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
     reading, inserting = _alone(shop, rows)
@@ -62,7 +62,7 @@ def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     ])  # fmt: skip
 
 
-def _alone(shop: Workshop, rows: int) -> tuple[list[Method], list[Method]]:
+def _alone(shop: BenchWorkshop, rows: int) -> tuple[list[Method], list[Method]]:
     """Return the methods that only read, and those that insert."""
 
     def relation() -> str:

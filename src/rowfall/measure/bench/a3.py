@@ -23,9 +23,9 @@ from rowfall.measure.bench.places import DatabaseServer, UnavailableError
 from rowfall.measure.bench.ways import (
     PIPE,
     ArticleTable,
+    BenchWorkshop,
     Method,
     PipedFrom,
-    Workshop,
     files_relation,
     pids_of,
     table_of,
@@ -42,7 +42,7 @@ _TITLES = {"parquet": "Parquet", "csv.gz": "CSV.gz", "csv": "CSV", "json": "JSON
            "json.gz": "JSON.gz"}  # fmt: skip
 
 
-def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
+def comparisons(shop: BenchWorkshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
     for suffix, title in _TITLES.items():
@@ -63,7 +63,7 @@ def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
 # --- files on disk -------------------------------------------------------------------------------
 
 
-def _disk(shop: Workshop, rows: int, suffix: str) -> tuple[list[Method], list[Method]]:
+def _disk(shop: BenchWorkshop, rows: int, suffix: str) -> tuple[list[Method], list[Method]]:
     """Return the methods that read with one thread, and those that use all cores."""
 
     def files() -> list[Path]:
@@ -99,7 +99,7 @@ def _file(path: Path, suffix: str) -> str:
 
 
 def _load(
-    shop: Workshop, source: str, *arguments: str, servers: Sequence[int] = (),
+    shop: BenchWorkshop, source: str, *arguments: str, servers: Sequence[int] = (),
     env: dict[str, str] | None = None,
 ) -> BenchRound:  # fmt: skip
     """Run rowfall into a new folder, into the table that the sides by hand fill."""
@@ -112,7 +112,7 @@ def _load(
 # --- HDFS ----------------------------------------------------------------------------------------
 
 
-def _hdfs(shop: Workshop, rows: int, suffix: str) -> list[Method]:
+def _hdfs(shop: BenchWorkshop, rows: int, suffix: str) -> list[Method]:
     def at() -> str:
         address = shop.places.hdfs()
         return _put_hdfs(address, shop.files("taxi", rows, suffix, _FILES), suffix)
@@ -161,7 +161,7 @@ def _asked(where: str, query: str, body: bytes) -> bytes:
 # --- databases -----------------------------------------------------------------------------------
 
 
-def _filled(shop: Workshop, server: DatabaseServer, rows: int) -> str:
+def _filled(shop: BenchWorkshop, server: DatabaseServer, rows: int) -> str:
     """Load the rows into a table of a database where it has not got them; return its name."""
     name = f"taxi_{rows}"
     csv = str(shop.files("taxi", rows, "csv", _FILES)[0].parent / "*.csv")
@@ -176,7 +176,7 @@ def _filled(shop: Workshop, server: DatabaseServer, rows: int) -> str:
     return name
 
 
-def _drop(shop: Workshop, server: DatabaseServer, name: str) -> None:
+def _drop(shop: BenchWorkshop, server: DatabaseServer, name: str) -> None:
     """Drop a table of the benchmark, and what rowfall has on record about it."""
     drops = [f"DROP TABLE IF EXISTS {table}" for table in (name, "_rowfall_loaded")]
     if server.address.startswith("postgresql:"):
@@ -186,7 +186,7 @@ def _drop(shop: Workshop, server: DatabaseServer, name: str) -> None:
         statements_of_mysql(shop, server, drops)
 
 
-def _from_postgresql(shop: Workshop, rows: int) -> list[Method]:
+def _from_postgresql(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         server = shop.places.postgresql()
         table = _filled(shop, server, rows)
@@ -226,7 +226,7 @@ def _login(server: DatabaseServer) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _from_mysql(shop: Workshop, rows: int) -> list[Method]:
+def _from_mysql(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         server = shop.places.mysql()
         table = _filled(shop, server, rows)
@@ -262,7 +262,7 @@ _KAFKA = (
 _MOST_STATEMENTS = 60
 
 
-def _topic(shop: Workshop, rows: int) -> str:
+def _topic(shop: BenchWorkshop, rows: int) -> str:
     """Return the address of a topic that holds the rows as CSV, filled once for a run."""
     made = shop.made.get("topic")
     if made is None:
@@ -272,7 +272,7 @@ def _topic(shop: Workshop, rows: int) -> str:
     return made
 
 
-def _from_kafka(shop: Workshop, rows: int) -> list[Method]:
+def _from_kafka(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         broker, _, topic = _topic(shop, rows).removeprefix("kafka://").partition("/")
         lab = shop.places.cluster(1)
@@ -327,7 +327,7 @@ def _from_kafka(shop: Workshop, rows: int) -> list[Method]:
 # --- the other direction -------------------------------------------------------------------------
 
 
-def _dump(shop: Workshop, rows: int) -> list[Method]:
+def _dump(shop: BenchWorkshop, rows: int) -> list[Method]:
     def table() -> Path:
         folder = shop.folder / "data" / f"taxi-{rows}-table"
         if not folder.exists():
@@ -350,11 +350,11 @@ def _dump(shop: Workshop, rows: int) -> list[Method]:
     ]
 
 
-def _csv(shop: Workshop, rows: int) -> list[Path]:
+def _csv(shop: BenchWorkshop, rows: int) -> list[Path]:
     return shop.files("taxi", rows, "csv", _FILES)
 
 
-def _into(shop: Workshop, server: DatabaseServer, rows: int, name: str) -> BenchRound:
+def _into(shop: BenchWorkshop, server: DatabaseServer, rows: int, name: str) -> BenchRound:
     """Load the CSV into an empty table of a database."""
     _drop(shop, server, name)
     pattern = str(_csv(shop, rows)[0].parent / "*.csv")
@@ -364,7 +364,7 @@ def _into(shop: Workshop, server: DatabaseServer, rows: int, name: str) -> Bench
     )  # fmt: skip
 
 
-def _to_postgresql(shop: Workshop, rows: int) -> list[Method]:
+def _to_postgresql(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         server = shop.places.postgresql()
         like, env = _filled(shop, server, rows), _login(server)
@@ -401,7 +401,7 @@ print(rows[0][0] if rows else 0)
 
 
 def statements_of_mysql(
-    shop: Workshop, server: DatabaseServer, statements: Sequence[str]
+    shop: BenchWorkshop, server: DatabaseServer, statements: Sequence[str]
 ) -> tuple[BenchRound, int]:
     """Run statements by PyMySQL in a process of its own; return what the last one selects."""
     try:
@@ -417,7 +417,7 @@ def statements_of_mysql(
     return found, int(output)
 
 
-def _to_mysql(shop: Workshop, rows: int) -> list[Method]:
+def _to_mysql(shop: BenchWorkshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         server = shop.places.mysql()
         like = _filled(shop, server, rows)
@@ -439,7 +439,7 @@ def _to_mysql(shop: Workshop, rows: int) -> list[Method]:
             Method("rowfall load --to mysql://", ROWFALL, load, figure)]  # fmt: skip
 
 
-def _to_kafka(shop: Workshop, rows: int) -> list[Method]:
+def _to_kafka(shop: BenchWorkshop, rows: int) -> list[Method]:
     def topic() -> str:
         return shop.places.topic(f"rowfall-bench-{os.urandom(4).hex()}")
 

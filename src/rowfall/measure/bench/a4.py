@@ -12,7 +12,7 @@ from rowfall.core.bench_results import BY_HAND, ROWFALL, BenchRound, PublishedFi
 from rowfall.measure.bench import published
 from rowfall.measure.bench.a3 import statements_of_mysql
 from rowfall.measure.bench.places import DatabaseServer
-from rowfall.measure.bench.ways import ArticleTable, Method, Workshop
+from rowfall.measure.bench.ways import ArticleTable, BenchWorkshop, Method
 
 FULL_ROWS = 2_000_000
 _CONNECTIONS = 4
@@ -33,7 +33,7 @@ threads = [threading.Thread(target=send, args=(path,)) for path in asked["files"
 """
 
 
-def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
+def comparisons(shop: BenchWorkshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     for size, full, figure in ((512, FULL_ROWS, published.A4_PUSH),
                                (64, 4 * FULL_ROWS, published.A4_FREE)):  # fmt: skip
@@ -50,7 +50,7 @@ def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
 
 
 def _push(
-    shop: Workshop, rows: int, size: int, server: Callable[[], DatabaseServer],
+    shop: BenchWorkshop, rows: int, size: int, server: Callable[[], DatabaseServer],
     figure: PublishedFigure,
 ) -> list[Method]:  # fmt: skip
     def table(name: str) -> DatabaseServer:

@@ -12,8 +12,8 @@ from rowfall.measure.bench import published
 from rowfall.measure.bench.clusters import ClusterCase
 from rowfall.measure.bench.ways import (
     ArticleTable,
+    BenchWorkshop,
     Method,
-    Workshop,
     files_relation,
     table_of,
     with_settings,
@@ -29,7 +29,7 @@ _FEWER = 8
 """Parts below which a table counts as merged; 3,000 in the article, of ten thousand times this."""
 
 
-def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
+def comparisons(shop: BenchWorkshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
     yield ArticleTable("A5", f"Insert threads x block size, until fewer than {_FEWER} parts", rows,
@@ -38,7 +38,7 @@ def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
         yield _scaling(shop, rows, shards)
 
 
-def _sweep(shop: Workshop, rows: int) -> list[Method]:
+def _sweep(shop: BenchWorkshop, rows: int) -> list[Method]:
     def relation() -> str:
         files = shop.files("downloads", rows, "parquet", _FILES)
         return files_relation(files, "Parquet", _SHAPE)
@@ -85,7 +85,7 @@ def _sweep(shop: Workshop, rows: int) -> list[Method]:
     ]
 
 
-def _scaling(shop: Workshop, rows: int, shards: int) -> ArticleTable:
+def _scaling(shop: BenchWorkshop, rows: int, shards: int) -> ArticleTable:
     case = ClusterCase(shop, _SHAPE, rows, shards)
 
     def spread(lab: Lab) -> str:

@@ -11,9 +11,9 @@ from rowfall.lab.cluster import NAME, Lab
 from rowfall.measure.bench.places import settle
 from rowfall.measure.bench.ways import (
     ArticleTable,
+    BenchWorkshop,
     Method,
     TableShape,
-    Workshop,
     pids_of,
     s3_relation,
     with_settings,
@@ -35,7 +35,7 @@ class ClusterCase:
         key: by which the Distributed table sends rows.
     """
 
-    def __init__(self, shop: Workshop, shape: TableShape, rows: int, shards: int) -> None:
+    def __init__(self, shop: BenchWorkshop, shape: TableShape, rows: int, shards: int) -> None:
         self.shop, self.shape, self.rows, self.shards = shop, shape, rows, shards
         self.key = "rand()"
 

@@ -24,10 +24,10 @@ from rowfall.lab.process import closed
 from rowfall.measure.bench import a1, a2, a3, a4, a5
 from rowfall.measure.bench.places import Places, UnavailableError
 from rowfall.measure.bench.published import TITLES
-from rowfall.measure.bench.ways import ArticleTable, Method, Workshop
+from rowfall.measure.bench.ways import ArticleTable, BenchWorkshop, Method
 from rowfall.measure.processes import BenchError, adopt_orphans
 
-ARTICLES: Mapping[str, Callable[[Workshop], Iterator[ArticleTable]]] = {
+ARTICLES: Mapping[str, Callable[[BenchWorkshop], Iterator[ArticleTable]]] = {
     "A1": a1.comparisons,
     "A2": a2.comparisons,
     "A3": a3.comparisons,
@@ -141,7 +141,7 @@ def run_bench(
         served = Path(tempfile.mkdtemp(prefix="rowfall-bench-"))
         served.chmod(0o711)
     places = Places(served, request.services, _SERVER_MEMORY)
-    shop = Workshop(folder, places, request.scale, usable_cores())
+    shop = BenchWorkshop(folder, places, request.scale, usable_cores())
     began = time.monotonic()
     stopped = ""
     try:
@@ -198,7 +198,7 @@ class _Article:
     """The comparisons of one article, within its time."""
 
     def __init__(
-        self, name: str, shop: Workshop, results: _Results, request: BenchRequest,
+        self, name: str, shop: BenchWorkshop, results: _Results, request: BenchRequest,
         listener: Listener,
     ) -> None:  # fmt: skip
         self._name, self._shop, self._results = name, shop, results

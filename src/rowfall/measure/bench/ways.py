@@ -116,7 +116,7 @@ class PipedFrom:
     env: Mapping[str, str]
 
 
-class Workshop:
+class BenchWorkshop:
     """Where the methods of one run work: folders, files, services, commands.
 
     Attributes:

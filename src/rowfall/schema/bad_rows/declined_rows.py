@@ -7,7 +7,7 @@ from dataclasses import replace
 from rowfall.core import extras
 from rowfall.core.errors import DataError, RowfallError, SourceError, headline
 from rowfall.core.listing import Split
-from rowfall.decoder.process import Declined
+from rowfall.decoder.process import DecoderFailure
 from rowfall.schema.bad_rows.data_errors import shorten
 from rowfall.sources.base import Ranged, Source
 
@@ -19,7 +19,7 @@ _PIECE = 8 << 20  # bytes that are read at a time to count lines: no more memory
 
 
 def declined_row(
-    source: Source, split: Split, said: Declined, refused: RowfallError | None = None
+    source: Source, split: Split, said: DecoderFailure, refused: RowfallError | None = None
 ) -> DataError:
     """Return the error about a value, in the words of an engine that has found it.
 

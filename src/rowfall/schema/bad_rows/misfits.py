@@ -13,7 +13,7 @@ from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import TIMES, parse_type
-from rowfall.schema.bad_rows.queries import WHOLE, LenientReader, Misfit
+from rowfall.schema.bad_rows.queries import WHOLE, LenientReader, UnfitColumn
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, measure_text
 from rowfall.schema.types.strict_reading import MISSING
 from rowfall.schema.types.wider_types import MOST_NAMES, Values, wider
@@ -73,7 +73,7 @@ class FileRows:
 def find_misfits(
     reader: LenientReader, rows: FileRows, ask: RunSelect,
     facts: Mapping[str, ColumnFacts] | None = None,
-) -> list[Misfit]:  # fmt: skip
+) -> list[UnfitColumn]:  # fmt: skip
     """Return all columns that values of some files do not fit.
 
     Args:
@@ -108,7 +108,7 @@ def find_misfits(
         times = reader.schema.times
         if text is not None and _DATE.match(text) and not times.holds(text):
             types = [t for t in types if parse_type(t).base not in TIMES]
-        misfits.append(Misfit(column, text, tuple(t for t in types if t != column.type)))
+        misfits.append(UnfitColumn(column, text, tuple(t for t in types if t != column.type)))
     return misfits
 
 

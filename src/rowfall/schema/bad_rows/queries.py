@@ -69,7 +69,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class UnfitColumn:
     """A column that some value does not fit.
 
     Attributes:
@@ -96,7 +96,7 @@ class TriedRemedies:
         word: which ``--null`` takes for NULL: nothing else in the file does not fit; "" for none.
     """
 
-    misfits: Sequence[Misfit] = field(default=())
+    misfits: Sequence[UnfitColumn] = field(default=())
     as_value: bool = False
     left_out: bool = True
     rewritten: bool = False

@@ -29,8 +29,8 @@ from rowfall.schema.bad_rows.queries import (
     MALFORMED,
     BadRow,
     LenientReader,
-    Misfit,
     TriedRemedies,
+    UnfitColumn,
     not_checkable,
     read_bad_row,
 )
@@ -42,7 +42,7 @@ from rowfall.schema.types import (
     nested_reading,
 )
 from rowfall.schema.types.nested_nulls import with_empty_lists
-from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
+from rowfall.sources.base import Numbered, Ranged, RewritesToCsv, Source
 from rowfall.systems.clickhouse.codes import NO_NULL
 
 _SPLITS = 50
@@ -152,7 +152,7 @@ class BadRowSearch:
         """Return the remedies for a bad row, after trying other types on its value."""
         columns = self.schema.columns
         left_out = not_checkable(columns, self.encoding) is None and not self.objects
-        rewritten = self.encoding.kind is Kind.TEXT and isinstance(self.source, Rewritten)
+        rewritten = self.encoding.kind is Kind.TEXT and isinstance(self.source, RewritesToCsv)
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
             return TriedRemedies(left_out=left_out)
         if self.encoding.kind is Kind.TEXT and bad.fields < len(header or columns):
@@ -165,7 +165,7 @@ class BadRowSearch:
         own = data_errors.column_of(bad, columns, len(header))
         guessed = next((m.types for m in found if m.column == own), ())
         value = data_errors.without_null_mark(bad.value, parse_type(own.type))
-        misfits = [Misfit(own, value, guessed)] + [m for m in found if m.column != own]
+        misfits = [UnfitColumn(own, value, guessed)] + [m for m in found if m.column != own]
         tried = tuple(replace(m, types=self._taken(m, split, header)) for m in misfits)
         as_value = (own.type,) if own.notation and own.notation.canonical else ()
         settings = self.reader.settings
@@ -206,7 +206,7 @@ class BadRowSearch:
                 types[column.name] = taken[0]
         return types
 
-    def _taken(self, misfit: Misfit, split: Split, header: Sequence[str]) -> tuple[str, ...]:
+    def _taken(self, misfit: UnfitColumn, split: Split, header: Sequence[str]) -> tuple[str, ...]:
         column, value, reader = misfit.column, misfit.value, self.reader
         long = nested_reading.is_nested(column.type) and self._has_long_integers(
             column, split, header
@@ -297,7 +297,7 @@ class BadRowSearch:
         types = taken_types(
             column, None, candidates(column, None), self.encoding, self.ask, self.reader.settings
         )
-        trial = TriedRemedies((Misfit(column, None, types),), left_out=False)
+        trial = TriedRemedies((UnfitColumn(column, None, types),), left_out=False)
         return data_errors.remedies(column, self.schema, trial)
 
     def takes_empty_lists(self, split: Split) -> bool:
@@ -339,7 +339,7 @@ def lines_in_source(
     """
     if isinstance(source, Numbered):
         return source.numbers(split, lines)
-    if encoding.dialect is None or not isinstance(source, Rewritten) or not encoding.is_csv:
+    if encoding.dialect is None or not isinstance(source, RewritesToCsv) or not encoding.is_csv:
         return list(lines)
     try:
         found = source.lines_in(split, encoding, lines)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
-from rowfall.core.dialect import Asked, AskedLines, AskedMarks, TextSample, sniff
+from rowfall.core.dialect import DialectOptions, LineOptions, MarkOptions, TextSample, sniff
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.header_line import body_of
 from rowfall.core.log_forms import ACCESS, fields_behind, keys_of
@@ -44,7 +44,9 @@ class TextFormat:
     notes: tuple[tuple[str, str], ...]
 
 
-def find_format(samples: Sequence[TextSample], encoding: Encoding, asked: Asked) -> TextFormat:
+def find_format(
+    samples: Sequence[TextSample], encoding: Encoding, asked: DialectOptions
+) -> TextFormat:
     """Find out how the lines of files are written.
 
     Args:
@@ -82,9 +84,9 @@ def find_format(samples: Sequence[TextSample], encoding: Encoding, asked: Asked)
         TextSample(s.uri, rewriting.head([_whole_lines(s)], encoding, "none", len(s.data) * 2 + 1))
         for s in samples
     ]
-    marks = AskedMarks(",", '"', '"', "")
-    found = sniff(plain, Asked(
-        True, marks, AskedLines(skip_lines=0, blanks="keep"),
+    marks = MarkOptions(",", '"', '"', "")
+    found = sniff(plain, DialectOptions(
+        True, marks, LineOptions(skip_lines=0, blanks="keep"),
         asked.header if form == "widths" else False, asked.columns or tuple(names),
     ))  # fmt: skip
     if not found.files or found.width != width:

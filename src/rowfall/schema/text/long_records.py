@@ -19,7 +19,7 @@ from typing import Any
 from rowfall.core import units
 from rowfall.core.errors import RecordTooLongError, RowfallError, SourceError
 from rowfall.core.listing import Split
-from rowfall.core.long_records import PIECE, Place, Records, too_long
+from rowfall.core.long_records import PIECE, RecordPlace, Records, too_long
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
@@ -137,7 +137,7 @@ def _streams(pieces: Iterable[bytes], maker: Any, *, limits: bool) -> Iterator[b
 
 def in_pieces(
     pieces: Iterable[bytes], encoding: Encoding, most: int, until: float = float("inf")
-) -> Place | None:
+) -> RecordPlace | None:
     """Return where the first record of more than ``most`` bytes begins; None for none."""
     records = Records(most, quotes=encoding.is_csv, objects=encoding.kind is Kind.JSON)
     for piece in pieces:

@@ -17,10 +17,10 @@ from typing import Any
 
 from rowfall.core import formats
 from rowfall.core.dialect import (
-    Asked,
-    AskedLines,
-    AskedMarks,
-    Finding,
+    DialectOptions,
+    FoundDialect,
+    LineOptions,
+    MarkOptions,
     TextMarks,
     TextSample,
     sniff,
@@ -46,7 +46,7 @@ from rowfall.schema.text.last_rows import find_last_rows
 from rowfall.schema.text.log_lines import TextFormat
 from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART, lines_relation
-from rowfall.sources.base import Once, Source
+from rowfall.sources.base import ReadOnce, Source
 from rowfall.stores.first_bytes import beginning
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
@@ -72,7 +72,7 @@ LINES = 256
 _FOR_HINTS = 1000
 
 
-def asked_of(options: Options) -> Asked:
+def asked_of(options: Options) -> DialectOptions:
     """Return the options about text: header, delimiter, quotes; None for those not given.
 
     Raises:
@@ -101,13 +101,13 @@ def asked_of(options: Options) -> Asked:
     ):
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given}: say {' or '.join(known)}")
-    return Asked(
+    return DialectOptions(
         bool(options.format),
-        AskedMarks(
+        MarkOptions(
             delimiter, _mark("--quote", options.quote, 1), _mark("--escape", options.escape, 1),
             comment,
         ),
-        AskedLines(
+        LineOptions(
             options.skip_lines, options.blanks, options.short_rows, options.blank_lines,
             as_they_are=options.pull,
         ),
@@ -131,7 +131,11 @@ def _mark(flag: str, text: str | None, most: int) -> str | None:
 
 
 def find_text_format(
-    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect, asked: Asked
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding,
+    ask: RunSelect,
+    asked: DialectOptions,
 ) -> TextFormat:
     """Find out how the files are written.
 
@@ -210,7 +214,7 @@ def find_text_format(
         )
     if odd and not encoding.is_tsv:
         encoding = _rewritten(found, odd, encoding, asked, source)
-        if isinstance(source, Once):
+        if isinstance(source, ReadOnce):
             source.spool()  # its lines are counted by reading it again
             notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
@@ -247,7 +251,9 @@ def find_text_format(
 _ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
 
 
-def _check_closed(name: str, samples: Sequence[TextSample], found: Finding, asked: Asked) -> None:
+def _check_closed(
+    name: str, samples: Sequence[TextSample], found: FoundDialect, asked: DialectOptions
+) -> None:
     """Check that each quote which begins a field is closed, in text that is here as a whole."""
     marks = found.marks
     plain = marks.quote and marks.escape == marks.quote and found.charset == "utf-8"
@@ -291,7 +297,9 @@ def check_width(splits: Sequence[Split], count: int, most: int) -> None:
         )
 
 
-def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int = 0) -> bool:
+def _reads(
+    samples: Sequence[TextSample], asked: DialectOptions, width: int, *, odd: int = 0
+) -> bool:
     """Tell whether samples are rows of so many fields as options would have them read.
 
     What a note names is tried so, a millisecond for text that is not clear.
@@ -313,22 +321,27 @@ def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int 
     return found.width == width and sum(len(row) != width for row in rows) <= odd
 
 
-def _skipping(asked: Asked, count: int) -> Asked:
+def _skipping(asked: DialectOptions, count: int) -> DialectOptions:
     return replace(asked, lines=replace(asked.lines, skip_lines=count))
 
 
-def _split_by(asked: Asked, delimiter: str) -> Asked:
+def _split_by(asked: DialectOptions, delimiter: str) -> DialectOptions:
     return replace(asked, marks=replace(asked.marks, delimiter=delimiter))
 
 
-def _keeping(asked: Asked, short_rows: str | None) -> Asked:
+def _keeping(asked: DialectOptions, short_rows: str | None) -> DialectOptions:
     """Return ``asked`` where lines that begin like comments are rows."""
     marks = replace(asked.marks, comment="")
     return replace(asked, marks=marks, lines=replace(asked.lines, short_rows=short_rows))
 
 
 def _notes(
-    found: Finding, asked: Asked, samples: Sequence[TextSample], *, whole: bool, tsv: bool = False
+    found: FoundDialect,
+    asked: DialectOptions,
+    samples: Sequence[TextSample],
+    *,
+    whole: bool,
+    tsv: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Yield subjects and sentences about the files, of which all has been read where ``whole``.
 
@@ -444,7 +457,7 @@ def _notes(
         yield "names", f"columns whose name is empty or stands twice get one: {listed}"
 
 
-def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[str, str]]:
+def _last_rows(found: FoundDialect, samples: Sequence[TextSample]) -> Iterator[tuple[str, str]]:
     """Yield notes about totals and notes below the rows of files that were read to their ends."""
     ends = {sample.uri for sample in samples if sample.whole}
     for file in found.files:
@@ -459,7 +472,7 @@ def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[
             return
 
 
-def _holds_text(found: Finding) -> bool:
+def _holds_text(found: FoundDialect) -> bool:
     """Tell whether a column but the first holds texts, whose blanks are part of them."""
     rows = [row for row in found.files[0].rows[1:512] if len(row) == found.width]
     return any(
@@ -467,7 +480,7 @@ def _holds_text(found: Finding) -> bool:
     )
 
 
-def _has_units(found: Finding) -> bool:
+def _has_units(found: FoundDialect) -> bool:
     """Tell whether the line below the header is text where the lines below it hold numbers."""
     if not found.header or found.skip_lines or len(found.files) > 1 or found.marks.comment:
         return False
@@ -496,7 +509,7 @@ def _titles(rows: Sequence[Sequence[str]]) -> int:
 _LEAST_WIDTH = 3  # of two columns, one may well be empty
 
 
-def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -> Encoding:
+def _encoding(found: FoundDialect, encoding: Encoding, *, raw: bool, renamed: bool) -> Encoding:
     """Return the encoding by which the readers take what was found.
 
     Args:
@@ -522,7 +535,7 @@ def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -
 
 
 def _rewritten(
-    found: Finding, what: str, encoding: Encoding, asked: Asked, source: Source
+    found: FoundDialect, what: str, encoding: Encoding, asked: DialectOptions, source: Source
 ) -> Encoding:
     """Return the encoding of text that is rewritten to plain CSV first.
 
@@ -542,7 +555,9 @@ def _rewritten(
     return rewriting.check(_with_marks(found, encoding, encoding.dialect or Dialect(), asked))
 
 
-def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect, asked: Asked) -> Encoding:
+def _with_marks(
+    found: FoundDialect, encoding: Encoding, dialect: Dialect, asked: DialectOptions
+) -> Encoding:
     """Return the encoding with the marks of the text in its dialect: it is read as plain CSV."""
     dialect = replace(
         dialect,
@@ -564,17 +579,17 @@ def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect, asked: Ask
     )
 
 
-def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
+def _of_dialect(dialect: Dialect, asked: DialectOptions) -> DialectOptions:
     """Return ``asked`` with character set, delimiter and quotes of text that is rewritten."""
     tabs = dialect.delimiter == "\t" and not dialect.quote  # TSV, read as CSV
     return replace(
         asked,
         charset=dialect.charset,
-        marks=AskedMarks("\t", "", dialect.escape, asked.marks.comment) if tabs else asked.marks,
+        marks=MarkOptions("\t", "", dialect.escape, asked.marks.comment) if tabs else asked.marks,
     )
 
 
-def unplain(found: Finding) -> str | None:
+def unplain(found: FoundDialect) -> str | None:
     """Return a predicate on why text has to be rewritten; None where readers take it as it is."""
     if found.charset not in ("utf-8", "latin-1"):
         return f"is written in {found.charset}"
@@ -606,7 +621,7 @@ def unplain(found: Finding) -> str | None:
 
 
 def _missing(
-    found: Finding, encoding: Encoding, source: Source
+    found: FoundDialect, encoding: Encoding, source: Source
 ) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Return the columns of numbers and times, and words that mean NULL in these alone.
 
@@ -643,14 +658,14 @@ def _without_words(
     ]
 
 
-def _wanted(asked: Asked) -> str | None:
+def _wanted(asked: DialectOptions) -> str | None:
     """Return a predicate on text that options allow and no reader takes; None for nothing."""
     if asked.lines.short_rows == "null":
         return "may have short rows"
     return "may have blank lines" if asked.lines.blank_lines == "skip" else None
 
 
-def _rows_in_order(found: Finding) -> list[tuple[str, ...]]:
+def _rows_in_order(found: FoundDialect) -> list[tuple[str, ...]]:
     """Return the rows of all files with their values in the order of the first header."""
     body: list[tuple[str, ...]] = []
     first = unique_names(found.files[0].rows[0])
@@ -665,12 +680,12 @@ def _rows_in_order(found: Finding) -> list[tuple[str, ...]]:
     return body
 
 
-def columns_of(found: Finding) -> int:
+def columns_of(found: FoundDialect) -> int:
     """Return the number of columns, without an empty one behind a delimiter at the end of rows."""
     return found.width - (found.ends in ("all", "rows"))
 
 
-def _check_alike(found: Finding) -> None:
+def _check_alike(found: FoundDialect) -> None:
     """Check that all sampled files have the same columns.
 
     Raises:
@@ -695,7 +710,9 @@ def _check_alike(found: Finding) -> None:
             raise UsageError(odd, hint=APART)
 
 
-def _check_long_header(found: Finding, asked: Asked, samples: Sequence[TextSample]) -> None:
+def _check_long_header(
+    found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample]
+) -> None:
     """Check that the header has no more names than most rows have fields.
 
     Raises:
@@ -723,7 +740,7 @@ def _check_long_header(found: Finding, asked: Asked, samples: Sequence[TextSampl
     )
 
 
-def _odd(found: Finding) -> bool:
+def _odd(found: FoundDialect) -> bool:
     """Tell whether some header holds names that the readers do not take as they are."""
     firsts = [f.rows[0] for f in found.files]
     if found.ends == "all":
@@ -799,7 +816,7 @@ def _by_engine(
     ]
 
 
-def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
+def _of_tsv(samples: Sequence[TextSample], asked: DialectOptions) -> DialectOptions:
     """Return ``asked`` with a tab as delimiter of a TSV file, and quotes if samples show them."""
     quoted = any(_QUOTED_TSV.search(sample.data) for sample in samples)
     if not asked.fixed and not any(b"\t" in sample.data for sample in samples):

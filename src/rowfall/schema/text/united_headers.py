@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.dialect import Asked
+from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
@@ -37,7 +37,7 @@ MOST_HEADERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class United:
+class UnitedHeaders:
     """Encoding and columns of files with different headers.
 
     Attributes:
@@ -53,8 +53,8 @@ class United:
 
 def unite(
     source: Source, listing: Listing, splits: Sequence[Split], encoding: Encoding,
-    ask: RunSelect, asked: Asked,
-) -> United | None:  # fmt: skip
+    ask: RunSelect, asked: DialectOptions,
+) -> UnitedHeaders | None:  # fmt: skip
     """Find out what the files have; None where all have the same columns in the same order.
 
     Args:
@@ -118,7 +118,7 @@ def _marks(encoding: Encoding) -> Encoding:
 def _merged(
     groups: Mapping[tuple[str, ...], Sequence[Split]],
     formats: Mapping[tuple[str, ...], TextFormat], first: TextFormat,
-) -> United:  # fmt: skip
+) -> UnitedHeaders:  # fmt: skip
     classes: dict[str, set[str]] = {}
     for found in formats.values():
         for name, class_ in found.names:
@@ -135,7 +135,7 @@ def _merged(
     notes = (note, *dict.fromkeys(n for found in formats.values() for n in found.notes))
     bom = any(found.bom for found in formats.values())
     splits = tuple(split for own in groups.values() for split in own[:each])
-    return United(TextFormat(encoding, names, bom, notes), optional, splits)
+    return UnitedHeaders(TextFormat(encoding, names, bom, notes), optional, splits)
 
 
 def lacks_columns(schema: Schema, encoding: Encoding | None) -> bool:

@@ -23,7 +23,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import elements, parse_type
 from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import parquet_files
-from rowfall.sources.base import InFiles, Ranged, Source
+from rowfall.sources.base import HasDataFiles, Ranged, Source
 from rowfall.stores.objects import ObjectSource
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def holds_lists(type_: str) -> bool:
 def can_be_looked_at(source: Source, encoding: Encoding) -> bool:
     """Tell whether files of a source can be read here in parts, as they are."""
     plain = encoding.compression in ("none", "auto")
-    return plain and source.replayable and isinstance(source, Ranged | InFiles)
+    return plain and source.replayable and isinstance(source, Ranged | HasDataFiles)
 
 
 def null_lists(
@@ -64,7 +64,7 @@ def null_lists(
     """
     names = {column.source or column.name: column.name for column in columns}
     owner: Ranged
-    if isinstance(source, InFiles):
+    if isinstance(source, HasDataFiles):
         owner, split, renamed = source.in_file(split)
         names = {renamed[n]: own for n, own in names.items() if n in renamed}
     elif isinstance(source, Ranged):

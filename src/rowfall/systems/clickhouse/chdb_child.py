@@ -63,7 +63,7 @@ class Lane:
     lane: a load uses four, most often one at a time.
     """
 
-    def __init__(self, path: str, answers: Answers, connection: Any = None) -> None:
+    def __init__(self, path: str, answers: AnswerSender, connection: Any = None) -> None:
         self.path = path
         self.answers = answers
         self.connection = connection
@@ -151,7 +151,7 @@ class Lane:
             file.write(data)
 
 
-class Answers:
+class AnswerSender:
     """Sends answers to the parent; lanes take turns."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -389,7 +389,7 @@ def leave(code: int, scratch: str) -> NoReturn:
 
 def main() -> None:
     # The engine may print; nothing but answers may reach the parent's pipe.
-    answers = Answers(os.fdopen(os.dup(1), "wb"))
+    answers = AnswerSender(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     requests = sys.stdin.buffer
     engine()  # while the parent still finds out what to open

@@ -132,7 +132,7 @@ DATA_CODES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ErrorMeaning:
     """Class, hint and repeatability of the error for one code."""
 
     error: type[RowfallError]
@@ -140,67 +140,75 @@ class Meaning:
     transient: bool = False
 
 
-_MEANINGS: dict[int, Meaning] = {
-    MEMORY_LIMIT: Meaning(
+_MEANINGS: dict[int, ErrorMeaning] = {
+    MEMORY_LIMIT: ErrorMeaning(
         EngineError, "Give the load more with --memory, or fewer --threads.", transient=True
     ),
-    SOCKET_TIMEOUT: Meaning(
+    SOCKET_TIMEOUT: ErrorMeaning(
         EngineError, "The source or network timed out; run again.", transient=True
     ),
-    NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
-    S3_ERROR: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
+    NETWORK_ERROR: ErrorMeaning(EngineError, "The network failed; run again.", transient=True),
+    S3_ERROR: ErrorMeaning(SourceError, "Check bucket, key and credentials.", transient=True),
     # AZURE_BLOB_STORAGE_ERROR, HDFS_ERROR
-    500: Meaning(SourceError, "Check container, name and credentials.", transient=True),
-    660: Meaning(SourceError, "Check name node and data nodes; run again.", transient=True),
-    86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
-    107: Meaning(SourceError, "A file was removed after it was listed; run again."),
-    243: Meaning(TargetError, "Free some space and run the same command again."),
-    75: Meaning(TargetError, "Check free space and rights of the target folder."),
-    74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
-    76: Meaning(TargetError, "Check free space and rights of the folder."),
-    READONLY: Meaning(UsageError, "Add --write to allow statements that change something."),
-    TABLE_EXISTS: Meaning(
+    500: ErrorMeaning(SourceError, "Check container, name and credentials.", transient=True),
+    660: ErrorMeaning(SourceError, "Check name node and data nodes; run again.", transient=True),
+    86: ErrorMeaning(
+        SourceError, "Open the URL by hand to see the server's answer.", transient=True
+    ),
+    107: ErrorMeaning(SourceError, "A file was removed after it was listed; run again."),
+    243: ErrorMeaning(TargetError, "Free some space and run the same command again."),
+    75: ErrorMeaning(TargetError, "Check free space and rights of the target folder."),
+    74: ErrorMeaning(SourceError, "Check that the file can be read from beginning to end."),
+    76: ErrorMeaning(TargetError, "Check free space and rights of the folder."),
+    READONLY: ErrorMeaning(UsageError, "Add --write to allow statements that change something."),
+    TABLE_EXISTS: ErrorMeaning(
         TargetError, "Another program made that table; run again: each attempt takes another name."
     ),
-    UNKNOWN_TABLE: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
-    TABLE_IS_DROPPED: Meaning(EngineError, "The table is being dropped; run again."),
-    62: Meaning(TargetError, "Check the SQL that was given on the command line."),
-    115: Meaning(TargetError, "This engine version does not know that setting."),
+    UNKNOWN_TABLE: ErrorMeaning(
+        EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."
+    ),
+    TABLE_IS_DROPPED: ErrorMeaning(EngineError, "The table is being dropped; run again."),
+    62: ErrorMeaning(TargetError, "Check the SQL that was given on the command line."),
+    115: ErrorMeaning(TargetError, "This engine version does not know that setting."),
     # Raised by servers only.
-    UNKNOWN_DATABASE: Meaning(
+    UNKNOWN_DATABASE: ErrorMeaning(
         TargetError, "Create the database first, or name another one in --to."
     ),
-    192: Meaning(TargetError, "Check the user name and the password."),
-    193: Meaning(TargetError, "Check the user name and the password."),
-    194: Meaning(TargetError, "Check the user name and the password."),
-    AUTHENTICATION_FAILED: Meaning(TargetError, "Check the user name and the password."),
-    ACCESS_DENIED: Meaning(
+    192: ErrorMeaning(TargetError, "Check the user name and the password."),
+    193: ErrorMeaning(TargetError, "Check the user name and the password."),
+    194: ErrorMeaning(TargetError, "Check the user name and the password."),
+    AUTHENTICATION_FAILED: ErrorMeaning(TargetError, "Check the user name and the password."),
+    ACCESS_DENIED: ErrorMeaning(
         TargetError, "Ask an administrator for the grant that the message names."
     ),
-    SETTING_CONSTRAINT_VIOLATION: Meaning(
+    SETTING_CONSTRAINT_VIOLATION: ErrorMeaning(
         TargetError, "The user's profile does not allow that value; choose another."
     ),
-    201: Meaning(TargetError, "The user's quota is used up; load later or ask for more."),
-    159: Meaning(TargetError, "Ask for a higher max_execution_time in the user's profile."),
-    198: Meaning(SourceError, "The server cannot resolve that host name; check its spelling."),
-    202: Meaning(
+    201: ErrorMeaning(TargetError, "The user's quota is used up; load later or ask for more."),
+    159: ErrorMeaning(TargetError, "Ask for a higher max_execution_time in the user's profile."),
+    198: ErrorMeaning(SourceError, "The server cannot resolve that host name; check its spelling."),
+    202: ErrorMeaning(
         TargetError, "The server is busy with other statements; run again.", transient=True
     ),
-    STATEMENT_RUNS: Meaning(
+    STATEMENT_RUNS: ErrorMeaning(
         EngineError, "The statement runs already; wait for it to end.", transient=True
     ),
-    225: Meaning(TargetError, "The server has lost its Keeper; run again.", transient=True),
-    236: Meaning(EngineError, "The server is shutting down; run again.", transient=True),
-    242: Meaning(TargetError, "The replica is read-only for now; run again.", transient=True),
-    252: Meaning(TargetError, "The table has too many parts; wait for its merges.", transient=True),
-    253: Meaning(
+    225: ErrorMeaning(TargetError, "The server has lost its Keeper; run again.", transient=True),
+    236: ErrorMeaning(EngineError, "The server is shutting down; run again.", transient=True),
+    242: ErrorMeaning(TargetError, "The replica is read-only for now; run again.", transient=True),
+    252: ErrorMeaning(
+        TargetError, "The table has too many parts; wait for its merges.", transient=True
+    ),
+    253: ErrorMeaning(
         TargetError,
         "Another table of that server has the path, or it was killed while it made this one: if "
         "none has it, SYSTEM DROP REPLICA 'name' FROM ZKPATH 'path' there, then run again.",
     ),
-    285: Meaning(TargetError, "Too few replicas are up; run again.", transient=True),
-    319: Meaning(TargetError, "The replica lost Keeper while it wrote; run again.", transient=True),
-    999: Meaning(TargetError, "Keeper failed; run again.", transient=True),
+    285: ErrorMeaning(TargetError, "Too few replicas are up; run again.", transient=True),
+    319: ErrorMeaning(
+        TargetError, "The replica lost Keeper while it wrote; run again.", transient=True
+    ),
+    999: ErrorMeaning(TargetError, "Keeper failed; run again.", transient=True),
 }
 
 _NAME = regex(r"\([A-Z_]+\)\Z")
@@ -251,7 +259,7 @@ def translate(text: str) -> RowfallError:
         )
     if code == POCO_EXCEPTION and raised.startswith("Timeout"):
         code = SOCKET_TIMEOUT  # of a read from url(), 26.9
-    meaning = _MEANINGS.get(code, Meaning(EngineError, None))
+    meaning = _MEANINGS.get(code, ErrorMeaning(EngineError, None))
     return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)
 
 

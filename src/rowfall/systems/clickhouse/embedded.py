@@ -33,12 +33,12 @@ from rowfall.core.errors import (
 from rowfall.core.machine import free_memory, local_timezone, resident, usable_cores
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
-from rowfall.core.sql import AboutTables, settings_clause
+from rowfall.core.sql import DefinitionQuestion, settings_clause
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import (
     POLL_SECONDS,
-    Asking,
     Body,
+    EngineQuestions,
     ExistingTable,
     Settings,
     Tick,
@@ -46,7 +46,7 @@ from rowfall.engines.base import (
 )
 from rowfall.systems.clickhouse.chdb_child import OVERRUN
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, translate
-from rowfall.systems.clickhouse.prestart import Child, is_installed, take
+from rowfall.systems.clickhouse.prestart import PrestartedChild, is_installed, take
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -107,7 +107,7 @@ def _check_installed(folder: Path | None) -> None:
     )
 
 
-class Embedded(Asking):
+class Embedded(EngineQuestions):
     """The embedded engine on one folder (``None``: in memory).
 
     Args:
@@ -167,18 +167,18 @@ class Embedded(Asking):
         self._highest = 0
         self.cores = threads or usable_cores()
         self._memory = memory or free_memory() // 2
-        self._process: Child | None = None
-        self._gone: list[Child] = []  # their waiters still ask for the cause
+        self._process: PrestartedChild | None = None
+        self._gone: list[PrestartedChild] = []  # their waiters still ask for the cause
         self._opening = threading.RLock()  # guards the process and the two that follow
         self._version = self._timezone = ""
         # Answers about the tables of the folder. They hold until a statement of this engine alters
         # these, as nobody else has the folder open; a load asks half of them twice or more.
-        self._answered: dict[AboutTables, list[list[Any]]] = {}
+        self._answered: dict[DefinitionQuestion, list[list[Any]]] = {}
         self._altered = self._altering = 0  # statements that may have altered, and those running
         if not idle:
             self._start()
 
-    def _start(self) -> Child:
+    def _start(self) -> PrestartedChild:
         """Start a child that opens the folder.
 
         Raises:
@@ -204,7 +204,7 @@ class Embedded(Asking):
         """Start no child any more, where none has been needed: it would tell of itself only."""
         self._rests = self._process is None
 
-    def opened(self) -> Child:
+    def opened(self) -> PrestartedChild:
         """Wait until the folder is open.
 
         Raises:
@@ -316,7 +316,7 @@ class Embedded(Asking):
     ) -> list[list[Any]]:
         """See :class:`rowfall.engines.base.Engine`; what is known of tables is not asked again."""
         # Files of the folder to work in are tables, too, and come and go.
-        if not isinstance(sql, AboutTables) or settings or self._work:
+        if not isinstance(sql, DefinitionQuestion) or settings or self._work:
             return super().ask(sql, settings, lane=lane)
         if self._new and sql.users:
             return []  # a new folder has none
@@ -344,7 +344,7 @@ class Embedded(Asking):
             self._forget(-1, beginning)
 
     def _forget(self, running: int, beginning: str) -> None:
-        def concerns(question: AboutTables) -> bool:
+        def concerns(question: DefinitionQuestion) -> bool:
             names = question.names
             return names is None or any(name.startswith(beginning) for name in names)
 
@@ -404,7 +404,7 @@ class Embedded(Asking):
     def check_rights(self, tables: Sequence[tuple[str, str]], *, replicated: bool = False) -> None:
         """Do nothing: the embedded engine has no users."""
 
-    def _send(self, child: Child, line: str, data: bytes = b"") -> None:
+    def _send(self, child: PrestartedChild, line: str, data: bytes = b"") -> None:
         try:
             child.stdin.write(line.encode() + b"\n" + data)
             child.stdin.flush()
@@ -413,7 +413,7 @@ class Embedded(Asking):
 
     def _await(
         self,
-        child: Child,
+        child: PrestartedChild,
         answers: queue.SimpleQueue[dict[str, Any]],
         on_tick: Tick | None,
         secrets: Sequence[Secret],
@@ -441,7 +441,7 @@ class Embedded(Asking):
             code=MEMORY_LIMIT, own=own,
         )  # fmt: skip
 
-    def _death(self, child: Child) -> EngineError:
+    def _death(self, child: PrestartedChild) -> EngineError:
         code = child.process.wait()
         if code == OVERRUN:
             return self._overrun(own=False)
@@ -655,7 +655,7 @@ def _of_catalogue(sql: str) -> bool:
     return reads > 0 and reads == sql.count("FROM system.") + sql.count("FROM (SELECT")
 
 
-def _end(child: Child) -> None:
+def _end(child: PrestartedChild) -> None:
     process = child.process
     with contextlib.suppress(OSError, ValueError):  # it has gone already, or was closed before
         child.stdin.write(b"quit\n")

@@ -7,7 +7,7 @@ from typing import Any
 from rowfall.core.model import Outcome, Statement
 from rowfall.engines.base import Body, Tick
 from rowfall.systems.clickhouse.embedded import CONTROL_LANE, Embedded
-from rowfall.systems.clickhouse.prestart import Child
+from rowfall.systems.clickhouse.prestart import PrestartedChild
 
 # A load uses lanes up to 100 and as many as its attempts; those of two loads must not be the same,
 # or they would wait for each other.
@@ -59,5 +59,5 @@ class EngineShare(Embedded):
     def close(self) -> None:
         """Do nothing: others use it."""
 
-    def _start(self) -> Child:
+    def _start(self) -> PrestartedChild:
         return self._whole._start()

@@ -70,7 +70,7 @@ class Address:
         return {"Authorization": "Basic " + base64.b64encode(key).decode()}
 
 
-class Reply(Protocol):
+class HttpReply(Protocol):
     """The part of ``http.client.HTTPResponse`` that is used."""
 
     @property
@@ -101,7 +101,7 @@ class Connection(Protocol):
 
     def send(self, data: bytes, /) -> None: ...
 
-    def getresponse(self) -> Reply: ...
+    def getresponse(self) -> HttpReply: ...
 
     def close(self) -> None: ...
 
@@ -239,7 +239,7 @@ def _unreachable(address: Address, error: OSError) -> TargetError:
     )
 
 
-class Lost(Exception):  # noqa: N818 - no error yet: the outcome of the statement is open
+class LostConnection(Exception):  # noqa: N818 - no error yet: the outcome of the statement is open
     """Says that a connection broke after the request may have reached the server.
 
     Args:
@@ -379,7 +379,7 @@ class Exchange:
         whole = False
         try:
             if self._cut:
-                raise Lost("ended from this side", complete=False)
+                raise LostConnection("ended from this side", complete=False)
             whole = self._send(connection)
             answer = self._receive(connection)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
@@ -388,7 +388,7 @@ class Exchange:
             if self.own_fault:
                 raise
             streamed = not isinstance(self._body, bytes)
-            raise Lost(reason(error), complete=self.complete, streamed=streamed) from None
+            raise LostConnection(reason(error), complete=self.complete, streamed=streamed) from None
         except BaseException:
             connection.close()
             raise
@@ -402,7 +402,7 @@ class Exchange:
         """Send the request; return True when the connection can be used again."""
         headers = self._connections.address.headers()
         if isinstance(self._body, bytes):
-            if isinstance(self._body, Form):
+            if isinstance(self._body, MultipartForm):
                 headers["Content-Type"] = self._body.kind
             connection.request("POST", self._url, self._body, headers)
             self.sent, self.complete = len(self._body), True
@@ -454,7 +454,7 @@ class Exchange:
         with contextlib.closing(connection.getresponse()) as response:
             return self._read(response)
 
-    def _read(self, response: Reply) -> HttpAnswer:
+    def _read(self, response: HttpReply) -> HttpAnswer:
         self.answered = True
         headers = {name.lower(): value for name, value in response.getheaders()}
         failed = response.status >= 400 or "x-clickhouse-exception-code" in headers
@@ -510,14 +510,14 @@ class Download:
                 yield from self._pieces(response)
             whole = True
         except (OSError, http.client.HTTPException) as error:
-            raise Lost(reason(error), complete=True) from None
+            raise LostConnection(reason(error), complete=True) from None
         finally:
             if not whole:
                 connection.close()
         assert self.answer is not None  # noqa: S101 - all pieces are here
         self._connections.give(connection, self.answer.headers)
 
-    def _pieces(self, response: Reply) -> Iterator[bytes]:
+    def _pieces(self, response: HttpReply) -> Iterator[bytes]:
         headers = {name.lower(): value for name, value in response.getheaders()}
         if response.status >= 400 or "x-clickhouse-exception-code" in headers:
             self.answer = HttpAnswer(response.status, headers, response.read())
@@ -544,7 +544,7 @@ def is_long(statement: bytes) -> bool:
     return len(quote_plus(statement)) > LONGEST_FIELD
 
 
-class Form(bytes):
+class MultipartForm(bytes):
     """A body that holds a statement and named pieces of data (multipart/form-data).
 
     Attributes:
@@ -557,7 +557,7 @@ class Form(bytes):
     kind: str
 
 
-def form(statement: bytes, parts: Mapping[str, bytes]) -> Form:
+def form(statement: bytes, parts: Mapping[str, bytes]) -> MultipartForm:
     """Return a statement and named pieces of data as one body.
 
     The server joins fields of the name ``query``, of which each may be so long.
@@ -571,7 +571,7 @@ def form(statement: bytes, parts: Mapping[str, bytes]) -> Form:
         place = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
         lines += [f"--{mark}".encode(), place.encode(), b"", data]
     lines += [f"--{mark}--".encode(), b""]
-    made = Form(b"\r\n".join(lines))
+    made = MultipartForm(b"\r\n".join(lines))
     made.statement, made.parts = statement, parts
     made.kind = f"multipart/form-data; boundary={mark}"
     return made

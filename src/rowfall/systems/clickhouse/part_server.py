@@ -57,7 +57,7 @@ Content = Path | bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedObjects:
     """Objects with one prefix, which servers may read until they are withdrawn.
 
     Attributes:
@@ -134,23 +134,23 @@ class PartServer:
         self.address = f"{shown}:{port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def offer(self, objects: Mapping[str, Content]) -> Offer:
+    def offer(self, objects: Mapping[str, Content]) -> OfferedObjects:
         """Let servers read some objects, under a prefix of their own."""
         prefix = secrets.token_hex(8) + "/"
         with self._guard:
             self._objects |= {prefix + name: content for name, content in objects.items()}
         size = sum(map(_size, objects.values()))
         url = f"http://{self.address}/{self._bucket}/{prefix}"
-        return Offer(url, self._key, self._secret, size)
+        return OfferedObjects(url, self._key, self._secret, size)
 
-    def offer_parts(self, parts: Mapping[str, Path]) -> Offer:
+    def offer_parts(self, parts: Mapping[str, Path]) -> OfferedObjects:
         """Let servers restore parts, given by their names, as a backup of :data:`TABLE`."""
         objects: dict[str, Content] = {"metadata/rowfall/parts.sql": _DEFINITION}
         for name, folder in parts.items():
             objects |= {f"data/rowfall/parts/{name}/{at}": path for at, path in _files(folder)}
         return self.offer({**objects, ".backup": _index(objects)})
 
-    def withdraw(self, offer: Offer) -> None:
+    def withdraw(self, offer: OfferedObjects) -> None:
         """Answer no more requests for what was offered."""
         prefix = offer.url.removeprefix(f"http://{self.address}/{self._bucket}/")
         with self._guard:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 
-class Child:
+class PrestartedChild:
     """A child that waits for the line that says what to open; ``stderr`` is its own file.
 
     It works in the ``folder`` that this process was in.
@@ -44,7 +44,7 @@ class Child:
             file.close()
 
 
-_waiting: list[Child] = []
+_waiting: list[PrestartedChild] = []
 _SERVERS = ("clickhouse://", "clickhouses://", "arrow:")
 _DATABASES = ("postgresql://", "postgres://", "mysql://", "mariadb://", "duckdb://", "kafka://")
 _DUCKDB = (".duckdb", ".ddb")
@@ -92,7 +92,7 @@ def is_installed() -> bool:
     return any(os.path.exists(os.path.join(folder, "chdb", "__init__.py")) for folder in sys.path)
 
 
-def take(fds: Sequence[int]) -> Child:
+def take(fds: Sequence[int]) -> PrestartedChild:
     """Return the waiting child, or a new one when descriptors have to be inherited.
 
     One that waits since a call that failed may be in another folder, in which relative names of a
@@ -124,7 +124,7 @@ def _folder() -> str:
         return ""
 
 
-def _spawn(fds: Sequence[int]) -> Child:
+def _spawn(fds: Sequence[int]) -> PrestartedChild:
     path = os.pathsep.join(each for each in sys.path if each)
     # In memory: tempfile takes 8 ms to import. Lives as long as the child.
     stderr = os.fdopen(os.memfd_create("stderr"), "w+b")
@@ -139,4 +139,4 @@ def _spawn(fds: Sequence[int]) -> Child:
         pass_fds=tuple(fds),
         env={**environment.of_child(), "PYTHONPATH": path},
     )
-    return Child(process, stderr)
+    return PrestartedChild(process, stderr)

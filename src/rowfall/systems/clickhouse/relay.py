@@ -42,8 +42,8 @@ from rowfall.systems.clickhouse.http import (
     Address,
     Connection,
     Connections,
-    Form,
-    Reply,
+    HttpReply,
+    MultipartForm,
     is_long,
 )
 
@@ -85,7 +85,7 @@ class RelayedServer(Connections):
         super().__init__(address)
         self.through = through
         self.settings = settings
-        self.log = FarLog(self.answer)
+        self.log = FarQueryLog(self.answer)
 
     def take(self, timeout: float | None) -> Connection:
         """See :class:`Connections`.
@@ -93,10 +93,10 @@ class RelayedServer(Connections):
         Raises:
             TargetError: the entry cannot be reached.
         """
-        return Relayed(self, timeout)
+        return RelayedConnection(self, timeout)
 
     def give(self, connection: Connection, headers: Mapping[str, str]) -> None:
-        if isinstance(connection, Relayed):
+        if isinstance(connection, RelayedConnection):
             self.through.give(connection.inner, headers)
 
     def check(self, sql: SqlText) -> None:
@@ -111,7 +111,7 @@ class RelayedServer(Connections):
 
     def answer(self, parameters: Mapping[str, str], sql: str) -> bytes:
         """Return the far server's answer to a question of our own; raise NoRowsError."""
-        wire = Relayed(self, FAR_LOG_SECONDS)
+        wire = RelayedConnection(self, FAR_LOG_SECONDS)
         try:
             wire.send_on(dict(parameters), sql.encode())
             reply = wire.inner.getresponse()
@@ -129,7 +129,7 @@ class RelayedServer(Connections):
         return text
 
 
-class Relayed:
+class RelayedConnection:
     """One connection to the entry, used as if it were one to the far server.
 
     Attributes:
@@ -142,7 +142,7 @@ class Relayed:
         self._patience = SILENCE_SECONDS if timeout is None else max(1, round(timeout))
         self._query_id = ""
         self._inserts = False
-        self._early: Reply | None = None
+        self._early: HttpReply | None = None
         self._again: tuple[dict[str, str], bytes] | None = None
         self._tries = READ_TRIES
 
@@ -156,13 +156,13 @@ class Relayed:
     def request(self, method: str, url: str, body: bytes, headers: Mapping[str, str], /) -> None:
         """Send what :class:`Exchange` sends to a server; ``headers`` are made anew."""
         parameters = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
-        statement = body.statement if isinstance(body, Form) else body
+        statement = body.statement if isinstance(body, MultipartForm) else body
         self._query_id = parameters.setdefault("query_id", f"rowfall-{uuid.uuid4()}")
         self._inserts = bool(_INSERTS.match(_start(statement)))
         if parameters.get("log_queries") == "0":
             # Only the far log has the text of an error.
             parameters |= {"log_queries": "1", "log_queries_min_type": "EXCEPTION_BEFORE_START"}
-        if isinstance(body, Form):
+        if isinstance(body, MultipartForm):
             for name in body.parts:
                 parameters.pop(f"{name}_format", None)
                 parameters.pop(f"{name}_structure", None)
@@ -171,7 +171,9 @@ class Relayed:
             self._again = (parameters, statement) if _reads(statement) else None
             self.send_on(parameters, statement)
 
-    def _send_tables(self, tables: Mapping[str, bytes], parameters: dict[str, str]) -> Reply | None:
+    def _send_tables(
+        self, tables: Mapping[str, bytes], parameters: dict[str, str]
+    ) -> HttpReply | None:
         """Make temporary tables in place of external ones; return an answer that refuses one."""
         session = {"session_id": f"rowfall-{uuid.uuid4()}"}
         parameters |= session
@@ -256,7 +258,7 @@ class Relayed:
     def send(self, data: bytes, /) -> NoReturn:
         self.putrequest("", "")
 
-    def getresponse(self) -> Reply:
+    def getresponse(self) -> HttpReply:
         """Return the far server's answer.
 
         Raises:
@@ -291,7 +293,7 @@ class Relayed:
         figures = dict(zip(names, map(str, entry[2:]), strict=False))
         return {**figures, "elapsed_ns": str(int(entry[6]) * 1_000_000)}
 
-    def _failure(self, text: str) -> Reply:
+    def _failure(self, text: str) -> HttpReply:
         """Return the entry's error as the far server's answer."""
         code = int(found[1]) if (found := _CODE.search(text)) else 0
         status = _FAR_STATUS.search(text)
@@ -314,7 +316,7 @@ class Relayed:
             )
         raise OSError(f"{here} lost {there}: {text[:300]}")
 
-    def _far_failure(self, status: int, words: str) -> Reply:
+    def _far_failure(self, status: int, words: str) -> HttpReply:
         entry = self._relay.log.look_up(self._query_id, failed=True)
         if entry is not None:
             code, text = int(entry[0]), str(entry[1])
@@ -334,7 +336,7 @@ class _Answer:
     """A reply with other headers, and a text or the body of the real one."""
 
     def __init__(
-        self, status: int, headers: Mapping[str, str], real: Reply | None = None, text: str = ""
+        self, status: int, headers: Mapping[str, str], real: HttpReply | None = None, text: str = ""
     ) -> None:
         self.status = status
         self._headers = headers
@@ -355,7 +357,7 @@ class _Answer:
             self._real.close()
 
 
-def _well(reply: Reply) -> bool:
+def _well(reply: HttpReply) -> bool:
     names = {name.lower() for name, _ in reply.getheaders()}
     return reply.status < 400 and "x-clickhouse-exception-code" not in names
 
@@ -376,7 +378,7 @@ class NoRowsError(Exception):
         self.final = final
 
 
-class FarLog:
+class FarQueryLog:
     """Looks up statements in the query log of the far server.
 
     Args:

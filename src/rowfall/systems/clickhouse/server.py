@@ -29,8 +29,8 @@ from rowfall.engines.base import (
     POLL_SECONDS,
     READ_EVENTS,
     SOURCE_BYTES,
-    Asking,
     Body,
+    EngineQuestions,
     NoAnswerError,
     Settings,
     Tick,
@@ -41,7 +41,7 @@ from rowfall.systems.clickhouse.http import (
     Connections,
     Exchange,
     HttpAnswer,
-    Lost,
+    LostConnection,
     form,
     is_long,
     pieces,
@@ -82,7 +82,7 @@ _REPEATABLE = regex(
 SYNC_LANE = 98
 
 
-class Server(Asking):
+class Server(EngineQuestions):
     """The Engine of one server.
 
     Args:
@@ -275,8 +275,8 @@ class Server(Asking):
         text = SqlText.of(sql).reveal()
         try:
             return self.status.ask(text, timeout=seconds, tries=1, query_id=query_id, **known)
-        except Lost:
-            with contextlib.suppress(RowfallError, Lost):
+        except LostConnection:
+            with contextlib.suppress(RowfallError, LostConnection):
                 end = f"KILL QUERY WHERE query_id = {quote(query_id)} ASYNC"
                 self.status.ask(end, timeout=1.0, tries=1)
             raise NoAnswerError(f"no answer within {seconds:.0f} s", transient=True) from None
@@ -323,7 +323,7 @@ class Server(Asking):
             answer = exchange.result()
             self.status.check(answer, *secrets)
             return self._outcome(answer, query_id, time.monotonic() - started, out_fd is None)
-        except Lost as lost:
+        except LostConnection as lost:
             if statement.format and out_fd is None and lost.ask_after is not None:
                 raise self.status.unanswered(lost) from None
             outcome = self._settled(exchange, query_id, lost, started, on_tick, secrets)
@@ -346,7 +346,7 @@ class Server(Asking):
         self,
         exchange: Exchange,
         query_id: str,
-        lost: Lost,
+        lost: LostConnection,
         started: float,
         on_tick: Tick | None,
         secrets: Sequence[Secret],
@@ -366,7 +366,7 @@ class Server(Asking):
         while not exchange.wait(self.pause):
             try:
                 gone = not self._tick(query_id, on_tick) and self.status.visible
-            except (RowfallError, Lost):
+            except (RowfallError, LostConnection):
                 gone = False  # not knowing is no reason to give up
             if not gone or not exchange.complete or exchange.answered:
                 gone_since = None
@@ -482,7 +482,7 @@ class Server(Asking):
     def runs(self, query_id: str) -> bool:
         try:
             return self.status.runs(query_id)
-        except Lost as lost:
+        except LostConnection as lost:
             raise EngineError(
                 f"the connection to {self._address} was lost ({lost.cause})", transient=True
             ) from None
@@ -493,7 +493,7 @@ class Server(Asking):
         Where the logs may not be flushed, a statement of the last seconds counts as unknown.
         """
         self.status.flush()
-        with contextlib.suppress(RowfallError, Lost):  # the log is off or may not be read
+        with contextlib.suppress(RowfallError, LostConnection):  # the log is off or may not be read
             return self.status.succeeded(query_id, LOGGED_DAYS, since_start=since_start)
         return None
 
@@ -508,7 +508,7 @@ class Server(Asking):
             try:
                 self.status.ask("SELECT 1")
                 return
-            except (RowfallError, Lost) as error:
+            except (RowfallError, LostConnection) as error:
                 if time.monotonic() > deadline:
                     raise TargetError(
                         f"the server at {self._address} did not come back within "

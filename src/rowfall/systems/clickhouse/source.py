@@ -40,7 +40,7 @@ from rowfall.systems.clickhouse.codes import (
     UNKNOWN_DATABASE,
     UNKNOWN_TABLE,
 )
-from rowfall.systems.clickhouse.http import Address, Connections, Download, Lost
+from rowfall.systems.clickhouse.http import Address, Connections, Download, LostConnection
 from rowfall.systems.clickhouse.status import StatementStatus
 from rowfall.systems.clickhouse.target import HTTP_PORT, HTTPS_PORT
 
@@ -412,7 +412,7 @@ class ClickHouse(Tables):
             yield from download
             if download.answer is not None:
                 self._status.check(download.answer)
-        except Lost as lost:
+        except LostConnection as lost:
             # A proxy that is busy has answered.
             made = NotReachedError if lost.ask_after is None else SourceError
             away = made(f"cannot read {self.text}: {lost.cause}", hint=_AGAIN, transient=True)

@@ -28,7 +28,7 @@ from rowfall.systems.clickhouse.codes import (
     missing_rights,
     translate,
 )
-from rowfall.systems.clickhouse.http import Connections, Exchange, HttpAnswer, Lost
+from rowfall.systems.clickhouse.http import Connections, Exchange, HttpAnswer, LostConnection
 
 _Found = TypeVar("_Found")
 
@@ -59,7 +59,7 @@ class UnansweredError(EngineError):
     """The answer to a statement was lost; where it may be sent twice, asking again brings it.
 
     Attributes:
-        cause: as :class:`Lost` says it.
+        cause: as :class:`LostConnection` says it.
     """
 
     cause = ""
@@ -85,7 +85,7 @@ class StatementProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class QueryLogEntry:
     """End of a statement in ``system.query_log``; ``code`` 0 and no text when it succeeded."""
 
     outcome: Outcome
@@ -124,7 +124,7 @@ class StatementStatus:
         def question() -> list[list[Any]]:
             try:
                 return self.ask(sql, **extra)
-            except Lost as lost:
+            except LostConnection as lost:
                 if lost.ask_after is None and not self._answered:
                     raise no_clickhouse(str(self._address), lost.cause) from None
                 raise self.unanswered(lost) from None
@@ -157,7 +157,7 @@ class StatementStatus:
                     ) from None
             time.sleep(wait)
 
-    def unanswered(self, lost: Lost) -> UnansweredError:
+    def unanswered(self, lost: LostConnection) -> UnansweredError:
         """Return the error about a question whose answer was lost."""
         error = UnansweredError(
             f"the connection to {self._address} was lost ({lost.cause}) and the result of the "
@@ -182,7 +182,7 @@ class StatementStatus:
             exchange = Exchange(self._connections, parameters, sql.encode(), timeout=timeout)
             try:
                 answer = exchange.perform()
-            except Lost:
+            except LostConnection:
                 if tries > 0:
                     continue
                 raise
@@ -202,7 +202,7 @@ class StatementStatus:
             if answer.status in BUSY:
                 # None of them proves that the server has not begun (a proxy says 503, too, where
                 # it has lost the server's answer).
-                raise Lost(
+                raise LostConnection(
                     f"a proxy answered with status {answer.status}", complete=True,
                     ask_after=retry.asked_pause(answer.headers.get("retry-after")),
                 )  # fmt: skip
@@ -280,7 +280,7 @@ class StatementStatus:
 
     def kill(self, query_id: str) -> None:
         """End a statement; returns when it has ended, was not there, or after 60 s."""
-        with contextlib.suppress(RowfallError, Lost):
+        with contextlib.suppress(RowfallError, LostConnection):
             try:
                 self.ask(
                     f"KILL QUERY WHERE query_id = {quote(query_id)} SYNC",
@@ -293,7 +293,7 @@ class StatementStatus:
                 # Every user may do this: put another statement in its place.
                 self.ask(_STILL_THERE, query_id=query_id, replace_running_query="1")
 
-    def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
+    def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, QueryLogEntry]:
         """Return the query_log entries of statements that ended in the last ``days``, by query id.
 
         Raises:
@@ -331,7 +331,7 @@ class StatementStatus:
     def settle(
         self,
         query_id: str,
-        lost: Lost,
+        lost: LostConnection,
         started: float,
         running: Callable[[], bool],
         secrets: Sequence[Secret] = (),
@@ -377,25 +377,25 @@ class StatementStatus:
         """
         try:
             self.ask("SYSTEM FLUSH LOGS")
-        except (RowfallError, Lost):
+        except (RowfallError, LostConnection):
             return False
         return True
 
-    def _until_gone(self, lost: Lost, running: Callable[[], bool]) -> None:
+    def _until_gone(self, lost: LostConnection, running: Callable[[], bool]) -> None:
         contact, pause, missing = time.monotonic(), PAUSE_FIRST, 0
         # Twice: the first question may have overtaken the request itself.
         while missing < 2:
             try:
                 missing = 0 if running() else missing + 1
                 contact = time.monotonic()
-            except (RowfallError, Lost) as error:
+            except (RowfallError, LostConnection) as error:
                 if time.monotonic() - contact > self.away:
                     raise self._unknown(lost, f"the server cannot be asked ({error})") from None
             if missing < 2:
                 time.sleep(PAUSE_FIRST if missing else pause)
                 pause = min(pause * 1.5, PAUSE_LAST)
 
-    def _from_log(self, query_id: str, days: int, wait: float) -> tuple[Logged | None, str]:
+    def _from_log(self, query_id: str, days: int, wait: float) -> tuple[QueryLogEntry | None, str]:
         if self.flush():
             wait = min(wait, FLUSHED_SECONDS)
         deadline = time.monotonic() + wait
@@ -409,13 +409,13 @@ class StatementStatus:
                 if error.code in (UNKNOWN_TABLE, ACCESS_DENIED):
                     return None, "its query_log is off or may not be read"
                 why = error.message
-            except Lost as lost:
+            except LostConnection as lost:
                 why = lost.cause
             if time.monotonic() > deadline:
                 return None, why
             time.sleep(PAUSE_FIRST)
 
-    def _unknown(self, lost: Lost, why: str) -> UnknownOutcome:
+    def _unknown(self, lost: LostConnection, why: str) -> UnknownOutcome:
         error = UnknownOutcome(
             f"the connection to {self._address} was lost ({lost.cause}) and the outcome of the "
             f"statement is unknown: {why}",
@@ -452,7 +452,7 @@ def _ended(days: int) -> str:
     )
 
 
-def _logged(row: Sequence[Any]) -> Logged:
+def _logged(row: Sequence[Any]) -> QueryLogEntry:
     _, read, written, size, millis, memory, events, code, text = row
     counts = {name: int(count) for name, count in events.items()}
     outcome = Outcome(
@@ -464,4 +464,4 @@ def _logged(row: Sequence[Any]) -> Logged:
         peak_memory=max(0, int(memory)),
         events=counts,
     )
-    return Logged(outcome, int(code), text)
+    return QueryLogEntry(outcome, int(code), text)

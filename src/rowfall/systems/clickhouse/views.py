@@ -18,7 +18,7 @@ from typing import NoReturn
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
-from rowfall.core.model import Ask, Pair
+from rowfall.core.model import Ask, StagingPair
 from rowfall.core.patterns import regex
 from rowfall.core.sql import identifier, tokens
 from rowfall.core.sqltext import SqlText
@@ -160,10 +160,10 @@ class Views:
         """Return the names of the staging tables, in the order that :attr:`View.source` counts."""
         return tuple(_staging_name(prefix, k) for k in range(len(self.tables)))
 
-    def pairs(self, prefix: str) -> tuple[Pair, ...]:
+    def pairs(self, prefix: str) -> tuple[StagingPair, ...]:
         """Return the tables that get parts, each with its staging table."""
         return tuple(
-            Pair(table.database, table.table, _staging_name(prefix, k))
+            StagingPair(table.database, table.table, _staging_name(prefix, k))
             for k, table in enumerate(self.tables)
             if table.publish_kind == "attach"
         )

@@ -230,7 +230,9 @@ class KafkaSource(Streams):
         encoding = self._framing.encoding(head)
         if not head:
             return encoding
-        found = first_bytes.examine([first_bytes.Head(self.text, head)], encoding, self._options)
+        found = first_bytes.examine(
+            [first_bytes.FirstBytes(self.text, head)], encoding, self._options
+        )
         self.notes = found.notes
         if found.encoding.dialect is not None and self.annotations:
             raise UsageError(

@@ -18,7 +18,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.sources.base import File, Rewrite
+from rowfall.sources.base import File, TableRewrite
 from rowfall.systems.lakes.files import LakeStore, folder_of, open_store, plain_name
 from rowfall.systems.lakes.source import (
     PLAIN,
@@ -74,7 +74,7 @@ class Delta(LakeSource):
         super().__init__(text, log.store, snapshot)
         self._log, self._versions = log, versions
 
-    def rewrites(self) -> list[Rewrite]:
+    def rewrites(self) -> list[TableRewrite]:
         return list(_rewrites(self._log, self._versions))
 
 
@@ -378,7 +378,7 @@ def _uri(log: _Log, path: str) -> str:
     return f"{log.folder}/{name}"
 
 
-def _rewrites(log: _Log, versions: Sequence[int]) -> Iterator[Rewrite]:
+def _rewrites(log: _Log, versions: Sequence[int]) -> Iterator[TableRewrite]:
     """Give what commits did to files that were there before, the oldest first.
 
     Raises:
@@ -407,7 +407,7 @@ def _rewrites(log: _Log, versions: Sequence[int]) -> Iterator[Rewrite]:
                 removed.append(key(action))
             changes = changes or (kind in ("add", "remove") and bool(action.get("dataChange")))
         if removed:
-            yield Rewrite(
+            yield TableRewrite(
                 f"version {number}{what}", str(number - 1), tuple(removed), tuple(added),
                 same_rows=not changes,
             )  # fmt: skip

@@ -193,7 +193,7 @@ _PATIENCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Taken(Exception):  # noqa: N818 - an answer, no failure
+class NameTaken(Exception):  # noqa: N818 - an answer, no failure
     """There is a file of that name already."""
 
 
@@ -269,7 +269,7 @@ class DiskFiles:
             # A link is made in one step where there is no such name; rename() would replace it.
             self._write(Path(name), data, lambda made: os.link(made, name))
         except FileExistsError:
-            raise Taken from None
+            raise NameTaken from None
 
     def _write(self, path: Path, data: bytes, name_it: Callable[[Path], object]) -> None:
         disk.make_folder(path.parent)
@@ -318,7 +318,7 @@ class S3Files:
 
         try:
             yield
-        except (FileNotFoundError, RowfallError, Taken):
+        except (FileNotFoundError, RowfallError, NameTaken):
             raise
         except (BaseError, OSError, ValueError) as error:
             text = str(error)
@@ -388,12 +388,12 @@ class S3Files:
             except (AlreadyExistsError, PreconditionError):
                 # The client tries again when an answer is lost: then it meets its own file.
                 if bytes(store.get(key).bytes()) != data:
-                    raise Taken from None
+                    raise NameTaken from None
 
     def check_creates(self, name: str, data: bytes) -> None:
         try:
             self.create(name, data + b" ")
-        except Taken:
+        except NameTaken:
             return
         self.write(name, data)
         raise TargetError(

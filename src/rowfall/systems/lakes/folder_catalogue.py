@@ -25,7 +25,7 @@ from pyiceberg.table.update import update_table_metadata
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.patterns import regex
 from rowfall.systems.lakes import record
-from rowfall.systems.lakes.files import FolderFiles, Taken
+from rowfall.systems.lakes.files import FolderFiles, NameTaken
 
 _HINT = "version-hint.text"
 # Commits of others between two looks; each of them takes seconds, a look milliseconds.
@@ -102,7 +102,7 @@ class _Out(OutputFile):
 
 
 class _New(_Out):
-    """A file that nobody else has made, or :class:`Taken`."""
+    """A file that nobody else has made, or :class:`NameTaken`."""
 
     def create(self, overwrite: bool = False) -> Any:
         return _WrittenMetadata(self.location, self._store.create)
@@ -166,7 +166,7 @@ class FolderCatalog(NoopCatalog):
     def make(self, schema: Any, spec: Any, order: Any) -> None:
         """Make the table; another one may make it at the same time, then that one is it."""
         metadata = new_table_metadata(schema, spec, order, self.location, {})
-        with suppress(Taken):
+        with suppress(NameTaken):
             self._write(1, metadata)
 
     def load_table(self, identifier: Any) -> Table:
@@ -184,7 +184,7 @@ class FolderCatalog(NoopCatalog):
         )
         try:
             self._write(version + 1, metadata)
-        except Taken:
+        except NameTaken:
             raise CommitFailedException(f"version {version + 1} is there already") from None
         named: dict[str, Any] = {"metadata-location": self._path(version + 1)}
         return CommitTableResponse(metadata=metadata, **named)

@@ -17,7 +17,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.sources.base import File, Rewrite
+from rowfall.sources.base import File, TableRewrite
 from rowfall.systems.lakes import iceberg_metadata as metadata
 from rowfall.systems.lakes.catalogue import (
     FUNCTIONS,
@@ -92,7 +92,7 @@ class Iceberg(LakeSource):
         super().__init__(text, found.store, snapshot)
         self._found, self._chain = found, chain
 
-    def rewrites(self) -> list[Rewrite]:
+    def rewrites(self) -> list[TableRewrite]:
         return _rewrites(self._found, self._chain, self._snapshot.files)
 
 
@@ -355,9 +355,11 @@ def _parent(table: TableMetadata, snapshot: Snapshot) -> Snapshot | None:
     return table.snapshots.get(snapshot.parent) if snapshot.parent is not None else None
 
 
-def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]) -> list[Rewrite]:
+def _rewrites(
+    found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
+) -> list[TableRewrite]:
     """Return the rewrites and deletes of existing files by snapshots, the oldest first."""
-    rewrites: list[Rewrite] = []
+    rewrites: list[TableRewrite] = []
     for snapshot in chain:
         if snapshot.operation == metadata.APPEND:
             continue
@@ -379,14 +381,14 @@ def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
                     removed.append(replace(made, deletes=older.of(entry)).key)
         rewrites += _rows_deleted(found, snapshot, manifests)
         if removed:
-            rewrites.append(Rewrite(
+            rewrites.append(TableRewrite(
                 f"snapshot {number} ({snapshot.operation or 'unknown'})",
                 str(snapshot.parent), tuple(removed), tuple(added),
                 same_rows=snapshot.operation == metadata.REPLACE,
             ))  # fmt: skip
     # What was deleted before the history begins.
     return [*rewrites, *(
-        Rewrite(f"a delete of rows of {file.uri}", "the snapshot before it",
+        TableRewrite(f"a delete of rows of {file.uri}", "the snapshot before it",
                 (file.without_deletes,), (file.key,), same_rows=False)
         for file in live if file.deletes
     )]  # fmt: skip
@@ -394,7 +396,7 @@ def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
 
 def _rows_deleted(
     found: _Found, snapshot: Snapshot, manifests: Iterable[ManifestFile]
-) -> Iterator[Rewrite]:
+) -> Iterator[TableRewrite]:
     """Give what a snapshot did to files that stay, but lose rows."""
     parent = _parent(found.table, snapshot)
     new = (m for m in manifests if m.snapshot_id == snapshot.id)
@@ -405,7 +407,7 @@ def _rows_deleted(
     for file in _data_files(found, snapshot, schema, moved="")[0]:
         if file.uri in before and before[file.uri] != file.key:
             name = f"snapshot {snapshot.id}, a delete of rows of {file.uri},"
-            yield Rewrite(name, str(parent.id), (before[file.uri],), (file.key,),
+            yield TableRewrite(name, str(parent.id), (before[file.uri],), (file.key,),
                           same_rows=False)  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from rowfall.sources.base import (
     Probe,
     Ranged,
     ReaderFeatures,
-    Rewrite,
+    TableRewrite,
 )
 from rowfall.sources.rewrites import follow
 from rowfall.stores.objects import REQUESTS
@@ -323,8 +323,8 @@ class LakeSource(ABC):
 
 
 def added_since(
-    before: Iterable[DataFile], files: Sequence[DataFile], rewrites: Iterable[Rewrite], since: str,
-    text: str,
+    before: Iterable[DataFile], files: Sequence[DataFile], rewrites: Iterable[TableRewrite],
+    since: str, text: str,
 ) -> list[DataFile]:  # fmt: skip
     """Return the files whose rows were added after a snapshot.
 

@@ -38,7 +38,7 @@ class IcebergTarget:
 
     Attributes:
         partition_by: SQL that is the same for all rows of a file, "" for none.
-        zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
+        zeros_in_text: see :class:`rowfall.targets.base.DeclaresTypes`.
 
     Raises:
         UsageError: the text names no table, or an option is not for one.

@@ -16,7 +16,7 @@ from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary, NoBinaryError
 from rowfall.systems.mysql import wire
-from rowfall.systems.mysql.catalogue import Declared
+from rowfall.systems.mysql.catalogue import MySQLColumn
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -39,7 +39,7 @@ _INTEGER_KINDS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"}
 _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
 
 
-def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | None:
+def binary(columns: Sequence[Column], known: Sequence[MySQLColumn]) -> Binary | None:
     """Return the encoding of columns in a bulk INSERT; None where one is not known, BIT or
     YEAR, or the server computes it.
 
@@ -62,7 +62,7 @@ def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | Non
     return Binary(FORMAT, tuple(texts), tuple(types))
 
 
-def _type_of(column: Column, there: Declared) -> int:
+def _type_of(column: Column, there: MySQLColumn) -> int:
     """Return the type that a column is sent as; 0 for text."""
     type_ = parse_type(column.type)
     kind, whole = there.kind, there.whole.lower()

@@ -22,7 +22,7 @@ class DecimalDigits:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class MySQLColumn:
     """A column as the catalogue describes it.
 
     Attributes:
@@ -78,10 +78,10 @@ def columns_query(database: str, table: str) -> str:
     )
 
 
-def declared(rows: Iterable[Sequence[Any]]) -> list[Declared]:
+def declared(rows: Iterable[Sequence[Any]]) -> list[MySQLColumn]:
     """Return the columns that the catalogue has described; [] for a table that is not there."""
     return [
-        Declared(
+        MySQLColumn(
             str(column), str(kind).lower(), str(whole), null == "YES",
             DecimalDigits(int(precision or 0), int(scale or 0)), int(digits or 0),
             int(length or 0), str(charset or ""), str(extra or "").upper(), default,

@@ -13,7 +13,7 @@ from rowfall.core.units import parse_duration
 from rowfall.engines.base import NETWORK_ERROR
 from rowfall.engines.database import no_key_to_replace
 from rowfall.systems.mysql import wire
-from rowfall.systems.mysql.catalogue import Declared, columns_query, declared, is_table
+from rowfall.systems.mysql.catalogue import MySQLColumn, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
     AGAIN_HINT,
     FULL,
@@ -64,7 +64,7 @@ class MySQLConnections:
         self._sessions = Pool(self.open_session)
         self._packed = False
         self._settings: dict[str, Any] | None = None
-        self._columns: list[Declared] | None = None
+        self._columns: list[MySQLColumn] | None = None
 
     # --- server and table ---------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class MySQLConnections:
         return max(1024, min(wire.PACKET, most // 2))
 
     @property
-    def columns(self) -> list[Declared]:
+    def columns(self) -> list[MySQLColumn]:
         """Return the columns; [] without the table."""
         if self._columns is None:
             self._columns = declared(self.ask(columns_query(self._database, self._table)))

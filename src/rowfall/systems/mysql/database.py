@@ -83,7 +83,7 @@ class MySQLDatabase(LoadStatements, Transactions):
 
     @property
     def native(self) -> str:
-        """See :class:`rowfall.engines.database.SpeaksNative`; none of SingleStore."""
+        """See :class:`rowfall.engines.database.HasNativeTypes`; none of SingleStore."""
         return "" if self.distributed else native.family(str(self.settings["version"]))
 
     @property

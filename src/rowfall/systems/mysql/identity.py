@@ -14,7 +14,7 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.sources.key_ranges import Key, KeyKind
-from rowfall.systems.mysql.catalogue import Declared, is_table
+from rowfall.systems.mysql.catalogue import MySQLColumn, is_table
 from rowfall.systems.mysql.client import name, quote
 
 # Rows at each end of the key, and columns of each: enough that a table which is the same has one
@@ -36,7 +36,7 @@ class KeyedTable:
     table: str
     index: str
     key: Key
-    columns: Sequence[Declared]
+    columns: Sequence[MySQLColumn]
     binary: bool
 
     @property

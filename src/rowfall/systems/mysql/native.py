@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rowfall.core.native import NativeKey, NativeTable, NativeType
-from rowfall.systems.mysql.catalogue import Declared
+from rowfall.systems.mysql.catalogue import MySQLColumn
 
 _NAME = r"`((?:[^`]|``)*)`"
 _COLUMN = re.compile(rf"\A  {_NAME} (.*?),?\Z", re.S)
@@ -37,7 +37,7 @@ def number(version: str) -> tuple[int, ...]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def native_table(version: str, columns: Sequence[Declared], text: str) -> NativeTable:
+def native_table(version: str, columns: Sequence[MySQLColumn], text: str) -> NativeTable:
     """Return a table in the words of its server.
 
     Foreign keys are left out: the tables that they refer to may come later, or not at all. Where

@@ -40,7 +40,7 @@ from rowfall.sources.databases import (
     no_table,
     parse,
 )
-from rowfall.sources.handover import Answer
+from rowfall.sources.handover import DatabaseAnswer
 from rowfall.sources.key_ranges import (
     END,
     WHOLE,
@@ -51,7 +51,7 @@ from rowfall.sources.key_ranges import (
     count_ranges,
 )
 from rowfall.systems.mysql import rows, wire
-from rowfall.systems.mysql.catalogue import TEXTS, Declared, columns_query, declared, is_table
+from rowfall.systems.mysql.catalogue import TEXTS, MySQLColumn, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
     AGAIN_HINT,
     LOCKED,
@@ -327,7 +327,7 @@ class MySQLSource(DatabaseSource):
     # --- key ----------------------------------------------------------------------------------
 
     def _choose_key(
-        self, connection: Any, columns: Sequence[Declared], engine: str
+        self, connection: Any, columns: Sequence[MySQLColumn], engine: str
     ) -> tuple[Key | None, str, tuple[str, ...]]:
         """Return the key to cut by, or None and why; and the columns of the primary key."""
         rows = self._ask(
@@ -544,7 +544,7 @@ class MySQLSource(DatabaseSource):
         return self._streams.open([(s.name, partial(self.packets, s)) for s in splits])
 
     @contextmanager
-    def answer(self, split: Split) -> Iterator[Answer]:
+    def answer(self, split: Split) -> Iterator[DatabaseAnswer]:
         """Ask for the rows of a range in binary, in the snapshot of one connection."""
         with self._reading() as reading:
             if reading.connection.wire.encrypted:
@@ -686,7 +686,7 @@ class MySQLSource(DatabaseSource):
         return found
 
 
-def _key_of(column: Declared, *, grows: bool) -> Key | None:
+def _key_of(column: MySQLColumn, *, grows: bool) -> Key | None:
     """Return the key that a column is; None for one that cannot be cut."""
     sql = name(column.name)
     kind = _KINDS.get(column.kind)

@@ -19,7 +19,7 @@ from rowfall.core.sql import literal
 from rowfall.sources.key_ranges import (
     SourceColumn,
 )
-from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, DecimalDigits, Declared
+from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, DecimalDigits, MySQLColumn
 from rowfall.systems.mysql.client import name, quote
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
@@ -62,13 +62,13 @@ TSV = Marks("_binary X'09'", "_binary X'5C4E'", b"\n", escaped=True)
 BYTES = Marks("_binary X'FF'", "_binary X'FE4E'", b"\xfd", escaped=False)
 
 
-def marks_of(columns: Iterable[Declared]) -> Marks:
+def marks_of(columns: Iterable[MySQLColumn]) -> Marks:
     """Return the marks that no value of some columns holds."""
     return TSV if any(column.bytes for column in columns) else BYTES
 
 
 def columns_of(
-    columns: Sequence[Declared],
+    columns: Sequence[MySQLColumn],
     table: str,
     *,
     query: str = "",
@@ -101,12 +101,12 @@ def columns_of(
     return tuple(one for one in found if one is not None)
 
 
-def _cast(column: Declared) -> str:
+def _cast(column: MySQLColumn) -> str:
     x = name(column.name)
     return f"ST_AsText({x})" if column.kind in _SHAPES else f"HEX({x})"
 
 
-def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
+def column_of(column: MySQLColumn, marks: Marks) -> SourceColumn | None:
     """Return one column with its ClickHouse type; None where its type has no counterpart."""
     bare = _bare(column, marks)
     if bare is None:
@@ -131,7 +131,7 @@ def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
     )
 
 
-def _binary(column: Declared) -> str:
+def _binary(column: MySQLColumn) -> str:
     """Return SQL whose value comes in binary, or as plain text where that has no use.
 
     The server writes texts in the connection's UTF-8, and zeros for dates that are zero.
@@ -142,7 +142,7 @@ def _binary(column: Declared) -> str:
     return f"CAST({x} AS CHAR)" if kind in ("time", "uuid", "inet4", "inet6") else x
 
 
-def _width(column: Declared) -> float:
+def _width(column: MySQLColumn) -> float:
     """Return about how many bytes a value takes in memory."""
     if column.kind in _INTEGERS:
         return _INTEGERS[column.kind] / 8
@@ -151,7 +151,7 @@ def _width(column: Declared) -> float:
     return float(column.length or 8)
 
 
-def _bare(column: Declared, marks: Marks) -> tuple[str, str, str] | None:
+def _bare(column: MySQLColumn, marks: Marks) -> tuple[str, str, str] | None:
     """Return type, SQL of the text and reason of a column that holds no NULL."""
     kind, x = column.kind, name(column.name)
     if kind in _INTEGERS:
@@ -186,12 +186,12 @@ def _bare(column: Declared, marks: Marks) -> tuple[str, str, str] | None:
     return _time(column)
 
 
-def _unfilled(column: Declared) -> str:
+def _unfilled(column: MySQLColumn) -> str:
     x = name(column.name)
     return f"{x} + 0" if "zerofill" in column.whole else x
 
 
-def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
+def _enum(column: MySQLColumn, marks: Marks) -> tuple[str, str, str]:
     """Return an Enum with the members and numbers of the column's."""
     text = _text(column, marks)
     members = _members(column.whole)
@@ -220,7 +220,7 @@ def _enum_type(numbered: Sequence[tuple[int, str]]) -> str:
     return f"Enum{bits}({listed})"
 
 
-def _time(column: Declared) -> tuple[str, str, str] | None:
+def _time(column: MySQLColumn) -> tuple[str, str, str] | None:
     kind, x, digits = column.kind, name(column.name), column.digits
     if kind == "date":
         return "Date32", x, "a day"
@@ -242,7 +242,7 @@ def _time(column: Declared) -> tuple[str, str, str] | None:
     return None
 
 
-def _text(column: Declared, marks: Marks) -> str:
+def _text(column: MySQLColumn, marks: Marks) -> str:
     """Return SQL of a text in UTF-8, as bytes: texts of two collations do not mix."""
     text = name(column.name)
     if not column.bytes and column.charset not in _UTF8:
@@ -253,7 +253,7 @@ def _text(column: Declared, marks: Marks) -> str:
     return text
 
 
-def of_result(fields: Iterable[Any]) -> list[Declared]:
+def of_result(fields: Iterable[Any]) -> list[MySQLColumn]:
     """Return the columns of a result, as PyMySQL describes them."""
     return [_of_field(one) for one in fields]
 
@@ -272,7 +272,7 @@ _FLOATING = 31
 """Digits after the point, of what has no fixed number of them."""
 
 
-def _of_field(one: Any) -> Declared:
+def _of_field(one: Any) -> MySQLColumn:
     kind = _CODES.get(one.type_code, f"type {one.type_code}")
     flags, length = one.flags, one.length
     plain = one.charsetnr == _NO_CHARSET
@@ -288,7 +288,7 @@ def _of_field(one: Any) -> Declared:
     # The width counts a sign and a point.
     precision = length - (one.scale > 0) - (not flags & _UNSIGNED) if kind == "decimal" else length
     signs = (" unsigned" if flags & _UNSIGNED else "") + (" zerofill" if flags & _ZEROFILL else "")
-    return Declared(
+    return MySQLColumn(
         one.name, kind, kind + signs, not flags & _NOT_NULL,
         DecimalDigits(max(1, precision), min(one.scale, _FLOATING)), digits, length, "",
     )  # fmt: skip
@@ -300,7 +300,7 @@ _DECLARED = regex(r"(\w+)(?:\(([^)]*)\))?")
 _NULL = regex(r" (NOT )?NULL\Z")
 
 
-def taken_column(column: Declared) -> tuple[str, str, str]:
+def taken_column(column: MySQLColumn) -> tuple[str, str, str]:
     """Return name, type of ClickHouse, and where its values come from if a load has none."""
     found = _taken(column)
     if column.nullable:
@@ -319,10 +319,10 @@ def declared_type(declared: str) -> str:
     numbers = [int(n) for n in sizes.split(",")] if sizes and kind != "enum" else [0]
     number, scale = (*numbers, 0)[:2]
     whole = whole if kind == "enum" else whole.lower()
-    return _taken(Declared("", kind, whole, False, DecimalDigits(number, scale), number, number))
+    return _taken(MySQLColumn("", kind, whole, False, DecimalDigits(number, scale), number, number))
 
 
-def _taken(column: Declared) -> str:
+def _taken(column: MySQLColumn) -> str:
     """Return the type of a column that holds no NULL: the engine refuses what it cannot hold."""
     kind, length = column.kind, column.length
     if kind in _INTEGERS:
@@ -350,7 +350,7 @@ def _taken_enum(whole: str) -> str:
     return _enum_type(list(enumerate(members, 1)))
 
 
-def unfit(columns: Sequence[Declared], column: str) -> str:
+def unfit(columns: Sequence[MySQLColumn], column: str) -> str:
     """Return SQL of the engine that is true of values ``{}`` that a column does not hold.
 
     "" where there is no saying; values that the engine itself refuses are not among them.

@@ -24,8 +24,8 @@ from typing import Any, Protocol, Self
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.engines.database import ExternalWriter, Socket
-from rowfall.sources.handover import Answer
-from rowfall.sources.relay import Gathered, SocketToPipe
+from rowfall.sources.handover import DatabaseAnswer
+from rowfall.sources.relay import LargeReads, SocketToPipe
 from rowfall.systems.mysql.session import FILE_REJECTED, FILE_WANTED, SessionSocket
 
 _QUERY, _PREPARE, _EXECUTE, _CLOSE = 0x03, 0x16, 0x17, 0x19
@@ -274,7 +274,7 @@ def begin_lines(connection: Any, statement: str) -> PacketReader:
     send_command(connection, _QUERY, statement.encode())
     for _ in range(1 + 1 + 1):  # how many columns there are; how the one is described; an end
         read_packet(connection)
-    return wire if wire.encrypted else Gathered(wire.read1)
+    return wire if wire.encrypted else LargeReads(wire.read1)
 
 
 def prepare(connection: Any, statement: str) -> tuple[int, int]:
@@ -301,10 +301,10 @@ def close_statement(connection: Any, number: int) -> None:
     send_command(connection, _CLOSE, struct.pack("<I", number))
 
 
-def execute(connection: Any, number: int) -> Answer:
+def execute(connection: Any, number: int) -> DatabaseAnswer:
     """Ask for the rows of a prepared statement, which somebody else reads from the socket."""
     _execute(connection, number)
-    return Answer(connection.wire.fileno(), ends)
+    return DatabaseAnswer(connection.wire.fileno(), ends)
 
 
 def relayed(connection: Any, number: int) -> SocketToPipe:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.patterns import regex
-from rowfall.sources.handover import Answer
-from rowfall.sources.relay import Gathered
+from rowfall.sources.handover import DatabaseAnswer
+from rowfall.sources.relay import LargeReads
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -79,14 +79,14 @@ def copy(connection: Connection[Any], select: str, *, plain: bool) -> Iterator[b
         yield from _by_driver(connection, statement)
         return
     with _asked(connection, statement) as end:
-        yield from rows(Gathered(end.recv).read1)
+        yield from rows(LargeReads(end.recv).read1)
 
 
 @contextlib.contextmanager
-def asked(connection: Connection[Any], select: str) -> Iterator[Answer]:
+def asked(connection: Connection[Any], select: str) -> Iterator[DatabaseAnswer]:
     """Ask for the rows of a SELECT in binary, which somebody else reads; of a plain connection."""
     with _asked(connection, f"COPY ({select}) TO STDOUT (FORMAT binary)".encode()) as end:
-        yield Answer(end.fileno(), ends)
+        yield DatabaseAnswer(end.fileno(), ends)
 
 
 @contextlib.contextmanager

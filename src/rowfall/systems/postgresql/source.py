@@ -31,7 +31,7 @@ from rowfall.sources.databases import (
     DatabaseSource,
     parse,
 )
-from rowfall.sources.handover import Answer
+from rowfall.sources.handover import DatabaseAnswer
 from rowfall.sources.key_ranges import (
     UNINDEXED_RANGES,
     Described,
@@ -207,7 +207,7 @@ class PostgresSource(DatabaseSource):
         )  # fmt: skip
 
     @contextlib.contextmanager
-    def answer(self, split: Split) -> Iterator[Answer]:
+    def answer(self, split: Split) -> Iterator[DatabaseAnswer]:
         """Ask for the messages of a COPY in binary, in the snapshot of the load."""
         with self._reading(split) as reading:
             if not reading.reader.plain:

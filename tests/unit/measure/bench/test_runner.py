@@ -21,7 +21,7 @@ from rowfall.measure.bench import places, runner
 from rowfall.measure.bench.places import Places, UnavailableError, parse_services
 from rowfall.measure.bench.published import A1_ALL, A1_SINGLESTORE
 from rowfall.measure.bench.runner import BenchRequest, parse_articles, parse_scale, run_bench
-from rowfall.measure.bench.ways import ArticleTable, Method, Workshop
+from rowfall.measure.bench.ways import ArticleTable, BenchWorkshop, Method
 from rowfall.report.bench import bench_document
 
 ROWS = 1_000
@@ -54,7 +54,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *methods: Method) -> None:
-    def comparisons(_: Workshop) -> Iterator[ArticleTable]:
+    def comparisons(_: BenchWorkshop) -> Iterator[ArticleTable]:
         yield ArticleTable("A1", "one", ROWS, methods)
 
     monkeypatch.setattr(runner, "ARTICLES", {**runner.ARTICLES, "A1": comparisons})

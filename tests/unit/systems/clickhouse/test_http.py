@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from rowfall.systems.clickhouse.http import Address, Connections, Exchange, Lost, is_long
+from rowfall.systems.clickhouse.http import Address, Connections, Exchange, LostConnection, is_long
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() resets
 
@@ -37,7 +37,7 @@ def test_an_answer_that_breaks_off_leaves_no_socket_open() -> None:
         while not exchange.answered and not exchange.wait(0.01):
             pass
         told.set()
-        with pytest.raises(Lost, match="connection reset by peer"):
+        with pytest.raises(LostConnection, match="connection reset by peer"):
             exchange.result()
         peer.join()
     with warnings.catch_warnings(record=True) as said:

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 
 from rowfall.core.errors import UsageError
 from rowfall.systems.clickhouse import part_server
-from rowfall.systems.clickhouse.part_server import Offer, PartServer, parse_address
+from rowfall.systems.clickhouse.part_server import OfferedObjects, PartServer, parse_address
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def server() -> Iterator[PartServer]:
     server.close()
 
 
-def ask(offer: Offer, name: str, method: str = "GET", **more: str) -> tuple[int, bytes]:
+def ask(offer: OfferedObjects, name: str, method: str = "GET", **more: str) -> tuple[int, bytes]:
     """Ask for an object, signed by another implementation; ``secret`` is another one."""
     secret = more.pop("secret", offer.secret.reveal())
     base = more.pop("url", offer.url)
@@ -72,7 +72,7 @@ def test_nobody_else_reads_them(server: PartServer) -> None:
     assert ask(offer, "word", secret="another")[0] == 403
     other = PartServer()
     try:
-        foreign = Offer(offer.url, "another", other.offer({}).secret)
+        foreign = OfferedObjects(offer.url, "another", other.offer({}).secret)
         assert ask(foreign, "word")[0] == 403
     finally:
         other.close()

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rowfall.core.model import Column, Schema, TableLayout
 from rowfall.core.options import Options
-from rowfall.systems.mysql.catalogue import Declared
+from rowfall.systems.mysql.catalogue import MySQLColumn
 from rowfall.systems.mysql.native import native_table
 from rowfall.targets import open_target
 
-_COLUMNS = [Declared("id", "int", "int(11)", nullable=False)]
+_COLUMNS = [MySQLColumn("id", "int", "int(11)", nullable=False)]
 
 
 def shown(*lines: str) -> str:

@@ -14,7 +14,7 @@ from rowfall.core.errors import SourceError
 from rowfall.sources.key_ranges import (
     END,
 )
-from rowfall.systems.mysql.catalogue import DecimalDigits, Declared
+from rowfall.systems.mysql.catalogue import DecimalDigits, MySQLColumn
 from rowfall.systems.mysql.client import quote
 from rowfall.systems.mysql.rows import BrokenPacketError, lines
 from rowfall.systems.mysql.source import halve
@@ -151,19 +151,20 @@ def test_null_is_no_line() -> None:
 )
 def test_types(kind: str, more: dict[str, Any], type_: str) -> None:
     given_ = {"whole": kind, **more}
-    found = column_of(Declared("c", kind, nullable=False, **given_), TSV)
+    found = column_of(MySQLColumn("c", kind, nullable=False, **given_), TSV)
     assert found is not None
     assert found.type.startswith(type_)
     assert TSV.null not in found.select
-    null = column_of(Declared("c", kind, nullable=True, **given_), TSV)
+    null = column_of(MySQLColumn("c", kind, nullable=True, **given_), TSV)
     assert null is not None
     assert null.type == f"Nullable({found.type})"
     assert TSV.null in null.select
 
 
 def test_types_without_a_counterpart_are_named_with_a_cast() -> None:
-    columns = [Declared("id", "int", "int(11)", False), Declared("at", "point", "point", True),
-               Declared("v", "vector", "vector(3)", True)]  # fmt: skip
+    columns = [MySQLColumn("id", "int", "int(11)", False),
+               MySQLColumn("at", "point", "point", True),
+               MySQLColumn("v", "vector", "vector(3)", True)]  # fmt: skip
     with pytest.raises(SourceError, match=r"at point, v vector\(3\)") as error:
         columns_of(columns, "`d`.`t`")
     assert error.value.hint is not None
@@ -171,7 +172,7 @@ def test_types_without_a_counterpart_are_named_with_a_cast() -> None:
 
 
 def test_names_and_texts_are_quoted() -> None:
-    found = column_of(Declared("a`b", "int", "int(11)", False), BYTES)
+    found = column_of(MySQLColumn("a`b", "int", "int(11)", False), BYTES)
     assert found is not None
     assert BYTES.line([found.select]) == ("CONCAT(CONCAT_WS(_binary X'FF', `a``b`), _binary X'fd')")
     assert quote("it's \\ \n") == "'it''s \\\\ \\n'"
