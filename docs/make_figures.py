@@ -176,7 +176,7 @@ def articles() -> str:
         f"{cores} cores, {rounds} {'round' if rounds == 1 else 'rounds'}, at {found['scale']} of "
         "the rows of a full run. "
     )
-    if min(busy) > cores:
+    if max(busy) > 4 * cores:  # the loads that are measured are none of it
         how += (
             f"Others used the machine meanwhile (load average {min(busy):.0f} to {max(busy):.0f}), "
             "and rates are of wall time: small differences may be theirs. "
