@@ -168,6 +168,20 @@ def test_parts_of_whole_columns(
     parts.drop(ours)
 
 
+def test_no_worker_takes_the_files_of_all_others(parts: Parts) -> None:
+    """Files are held until their part is written: one worker must not hold more than its share."""
+    paths = [wide_file(parts, 10_000, number * 10_000, 30) for number in range(8)]
+    ours = parts.create(WIDE_COLUMNS, "", ", max_bytes_to_merge_at_max_space_in_pool = 1")
+    parts.build(
+        ours, WIDE_COLUMNS, "", paths, format="Parquet", outputs=2, block_rows=70_000
+    )  # fmt: skip
+    found = parts.sql(f"SELECT rows FROM system.parts WHERE table = '{ours}' AND active")
+    rows = [int(line) for line in found.splitlines()]
+    assert sum(rows) == 80_000
+    assert max(rows) <= 40_000, rows
+    parts.drop(ours)
+
+
 def test_lists_leave_no_memory(parts: Parts) -> None:
     """Of twelve columns of lists, 18 MB each, one is in memory."""
     columns = {"k": "UInt32", **{f"list{n}": "Array(UInt32)" for n in range(12)}}

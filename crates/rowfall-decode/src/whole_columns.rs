@@ -40,6 +40,9 @@ pub struct WholeColumns<'a> {
     /// Addresses and bytes of that.
     held: BTreeMap<usize, usize>,
     unread_bytes: u64,
+    /// Stored bytes of the inputs that these rows are of, each by its share of the input's rows; None
+    /// where that is not known of one.
+    stored_bytes: Option<f64>,
     spare: Spare,
 }
 
@@ -101,12 +104,23 @@ impl<'a> WholeColumns<'a> {
         self.needed += needed(found, target);
         self.held.extend(found.held());
         self.unread_bytes += found.unread_bytes();
+        let of_input = input.bytes().zip(found.input_rows().filter(|&all| all > 0));
+        let stored = of_input.map(|(bytes, all)| bytes as f64 / all as f64 * found.rows() as f64);
+        let before = if self.pieces.is_empty() { Some(0.0) } else { self.stored_bytes };
+        self.stored_bytes = before.zip(stored).map(|(before, more)| before + more);
         self.pieces.push((input, piece));
     }
 
     /// Stored bytes that are read when the part is written.
     pub fn unread_bytes(&self) -> u64 {
         self.unread_bytes
+    }
+
+    /// Rows of all inputs, whose stored bytes are given, by those that are held; None where nothing
+    /// tells.
+    pub fn rows_of_all(&self, stored_bytes: u64) -> Option<f64> {
+        let bytes = self.stored_bytes.filter(|bytes| *bytes > 0.0)?;
+        Some(stored_bytes as f64 / bytes * self.rows as f64)
     }
 
     /// Rows of all pieces, and the bytes of their part.

@@ -93,6 +93,10 @@ impl Columns for ArrowBatch {
         self.rows
     }
 
+    fn input_rows(&self) -> Option<u64> {
+        None
+    }
+
     fn has_dictionary(&self, number: usize) -> bool {
         matches!(self.arrays[number].data_type(), DataType::Dictionary(..))
     }

@@ -97,6 +97,9 @@ pub trait Columns {
     /// How many rows there are.
     fn rows(&self) -> usize;
 
+    /// How many the whole input has, where that is known.
+    fn input_rows(&self) -> Option<u64>;
+
     /// True where a column has a dictionary of strings, by its number.
     fn has_dictionary(&self, number: usize) -> bool;
 

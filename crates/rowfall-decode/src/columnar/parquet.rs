@@ -191,6 +191,10 @@ impl Columns for Piece {
         self.part.2
     }
 
+    fn input_rows(&self) -> Option<u64> {
+        u64::try_from(self.metadata.metadata().file_metadata().num_rows()).ok()
+    }
+
     fn has_dictionary(&self, number: usize) -> bool {
         let (column, leaves) = &self.wanted[number];
         let bytes = |leaf: &usize| self.group().column(*leaf).uncompressed_size();

@@ -33,8 +33,9 @@ impl<'a> ColumnReader<'a> {
         input: &'a Input,
         piece: Box<dyn BatchReader>,
     ) -> Result<u64, Fail> {
-        let (most, most_bytes) = block.limits();
+        let (limit, most_bytes) = block.limits();
         let rows = piece.columns().map_or(0, |found| found.rows());
+        let mut most = self.even_rows(block.spec, limit);
         if let Some((pieces, target)) = self.by_column(block) {
             let held = pieces.size().0;
             // What is nearer to the size of a block: a part without the piece, or with it.
@@ -50,10 +51,25 @@ impl<'a> ColumnReader<'a> {
         };
         pieces.add((input, piece), &target);
         let (all_rows, bytes) = pieces.size();
-        if all_rows >= most || bytes >= most_bytes {
+        most = self.even_rows(block.spec, limit);
+        // The next piece is likely to have as many rows.
+        if all_rows + rows / 2 >= most || bytes >= most_bytes {
             self.write_pieces(block)?;
         }
         Ok(rows as u64)
+    }
+
+    /// Rows of a part, at most `most`, with which all workers have as many parts to write.
+    ///
+    /// Pieces that are held have cost nothing yet, so one worker can take those of all others: of 3 M
+    /// rows of lineitem in 8 files one thread wrote 2.25 M, alone for half of the time.
+    fn even_rows(&self, spec: &Spec, most: usize) -> usize {
+        let workers = spec.outputs.len();
+        let Some(pieces) = self.0.as_ref().filter(|_| workers > 1) else { return most };
+        let all_rows = spec.bytes().and_then(|bytes| pieces.rows_of_all(bytes));
+        let Some(all_rows) = all_rows else { return most };
+        let parts = (all_rows / most as f64).ceil().max(1.0) as usize;
+        (all_rows / parts.next_multiple_of(workers) as f64).ceil() as usize
     }
 
     /// The pieces, and what they are written to; None where batches are copied, also as long as rows of
