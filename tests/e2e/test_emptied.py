@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
+from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
 
 FILES = {"a.csv": "id,name\n1,a\n2,b\n", "b.csv": "id,name\n3,c\n"}
@@ -154,6 +156,48 @@ def test_duckdb(duck: Table) -> None:
     assert duck.rows() == []
 
 
+@pytest.mark.parametrize("right", ["PROCESS", ""])
+def test_mariadb(shell: Shell, mariadb: MariaDB, right: str) -> None:
+    """The number of a table within InnoDB shows it, to those who may see it."""
+    database = f"emptied_{'seen' if right else 'unseen'}"
+    mariadb.query(f"CREATE DATABASE {database}")
+    user = f"loader{len(right)}"
+    shell.env["MYSQL_PWD"] = mariadb.add_user(
+        user, f"ALL ON {database}.*", *([f"{right} ON *.*"] if right else [])
+    )
+
+    def do(statement: str) -> list[tuple[int, str]]:
+        return list(mariadb.query(statement.replace(" t", f" {database}.t", 1)))  # type: ignore[arg-type]
+
+    table = Table(shell, f"mysql://{user}@127.0.0.1:{mariadb.port}/{database}", do)
+    ok, load = shell.ok, table.load
+    ok(*load)
+    for harmless in ("OPTIMIZE TABLE t", "DELETE FROM t WHERE id = 1",
+                     "INSERT INTO t VALUES (100, 'o')"):  # fmt: skip
+        do(harmless)
+        assert "nothing to load" in ok(*load).talk
+    do("TRUNCATE TABLE t")
+    do("INSERT INTO t VALUES (100, 'o')")
+    if not right:
+        assert "nothing to load" in ok(*load).talk
+        return
+    asked(table)
+    ok(*load, "--loaded", "all")
+    assert "nothing to load" in ok(*load).talk  # once said, it holds
+    assert table.rows() == LATER
+    do("TRUNCATE TABLE t")
+    do("INSERT INTO t VALUES (100, 'o')")
+    asked(table)
+    ok(*load, "--loaded", "none")
+    assert table.rows() == [(1, "a"), (2, "b"), (3, "c"), *LATER]
+    assert "nothing to load" in ok(*load).talk
+    do("TRUNCATE TABLE t")
+    do("INSERT INTO t VALUES (100, 'o')")
+    shell.write("c.csv", "id,name\n4,d\n")
+    ok("load", "c.csv", *load[2:])  # a file that is new is no question
+    assert table.rows() == [(4, "d"), *LATER]
+
+
 HARMLESS = ("DELETE FROM t WHERE id = 1", "ALTER TABLE t UPDATE name = 'x' WHERE 1 = 1",
             "INSERT INTO t VALUES (7, 'o')", "OPTIMIZE TABLE t FINAL")  # fmt: skip
 
@@ -206,6 +250,29 @@ def test_clickhouse(engine: Table) -> None:
     engine.do("TRUNCATE TABLE t")
     ok("load", "c.csv", *load[2:], "--force")  # no file in doubt
     assert engine.rows() == [(4, "d")]
+
+
+@pytest.mark.parametrize("key", ["", pytest.param("name", marks=pytest.mark.long)])
+def test_rows_of_others_in_a_folder(shell: Shell, key: str) -> None:
+    """It has no log: numbers of parts are believed where fewer rows are left than were loaded."""
+    table = Table(shell, "./rowfall-data", lambda text: shell.rows(text, "--write"))  # type: ignore[arg-type,return-value]
+    ok, load = shell.ok, table.load
+    ok(*load, *(["--partition-by", key] if key else []))
+    ids = [i for (i,) in table.do("SELECT DISTINCT partition_id FROM system.parts "
+                                  "WHERE table = 't' AND active")]  # fmt: skip
+    for what, i in itertools.product(("DETACH", "ATTACH"), ids):
+        table.do(f"ALTER TABLE t {what} PARTITION ID '{i}'")
+    for harmless in (
+        "OPTIMIZE TABLE t FINAL", "DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (100, 'o')",
+    ):  # fmt: skip
+        table.do(harmless)
+        assert "nothing to load" in ok(*load).talk
+    table.do("TRUNCATE TABLE t")
+    table.do("INSERT INTO t VALUES (100, 'o')")
+    asked(table)
+    ok(*load, "--loaded", "none")
+    assert table.rows() == [(1, "a"), (2, "b"), (3, "c"), (100, "o")]
+    assert "nothing to load" in ok(*load).talk
 
 
 @pytest.mark.parametrize("answer", ["none", "all"])

@@ -179,6 +179,26 @@ def test_objects_of_an_unfinished_export(shell: Shell, s3: Seaweed, bucket: str)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("how", [(), ("--files", "1"), ("--replace",)])
+def test_no_part_of_a_killed_export_stays(
+    shell: Shell, s3: Seaweed, bucket: str, how: tuple[str, ...]
+) -> None:
+    """Parts of an upload that nobody completes are listed by no tool, and paid for."""
+    shell.env |= s3.env
+    source = "generate://random?rows=4e6&bytes=100&seed=3"
+    load = ("load", source, "--to", f"s3://{bucket}/out/p_{{n}}.csv", "--files", "2")
+    s3.start_upload(bucket, "out/other.csv")  # somebody else's
+    process = shell.cli.start(*load, env=s3.env)
+    wait_until(lambda: len(s3.uploads(bucket)) > 1 or process.poll() is not None, 60, "an upload")
+    process.kill()
+    process.wait()
+    assert process.returncode == -9
+    assert len(s3.uploads(bucket)) > 1
+    shell.ok(*(load[:-2] if "--files" in how else load), *how)
+    assert s3.uploads(bucket) == ["out/other.csv"]
+
+
+@pytest.mark.long
 def test_no_object_is_left_of_what_fails(shell: Shell, s3: Seaweed, bucket: str) -> None:
     shell.env |= s3.env
     shell.write("bad.csv", "id,v\n1,2\nx,4\ny,5\n6,7\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lab.process import Service
 from rowfall.lab.s3 import S3Service, client, grpc_ports
 
@@ -34,3 +36,12 @@ class Seaweed(Service, S3Service):
         """All keys below ``prefix``, in order."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+    def start_upload(self, bucket: str, key: str) -> None:
+        """Begin an upload in parts, and leave it so."""
+        self._client.create_multipart_upload(Bucket=bucket, Key=key)
+
+    def uploads(self, bucket: str) -> Sequence[str]:
+        """The keys of uploads that nobody has completed, in order."""
+        found = self._client.list_multipart_uploads(Bucket=bucket)
+        return sorted(item["Key"] for item in found.get("Uploads", ()))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
-from rowfall.core.masked import MASK, Secret, is_shown
+from rowfall.core.masked import MASK, Secret, is_shown, redact
 from rowfall.core.patterns import regex
 
 FILE, STDIN = "file", "stdin"
@@ -30,8 +30,17 @@ _USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
 # Hosts with ports, as kafka:// has several.
 _HOST = r"(?:\[[^\[\]@]*\]|[^:@,\[\]]*)(?::\d*)?"
 _HOSTS = regex(rf"{_HOST}(?:,{_HOST})*")
+# What is meant as an address and is none, as jdbc:postgresql://u:p@h, clickhouse:/u:p@h or u:p@h:1.
+_ALMOST_USERINFO = regex(r"([^/?#:@\s]*):([^/@\s]+)@(?=[\w\[-])")
 # Certainly one, and not what a password has between "@" and "/".
 _FULL_HOST = regex(r"localhost|.*[.:\[,].*")
+# What stands behind an "@" in the path of a URL and is no host: a version, or the end of a file's name.
+_NO_HOST = regex(
+    r"(?:v?\d+(?:\.\d+){0,2}(?:[-+][\w.+-]*)?|latest|main|master|next)(?=[/?#]|\Z)"
+    r"|[\w.-]*\.(?:csv|tsv|txt|log|json|jsonl|ndjson|parquet|pq|orc|arrow|feather|avro|native|xlsx|zip|"
+    r"tar|tgz|gz|zst|lz4|xz|bz2|br|snappy)(?=[?#]|\Z)",
+    re.IGNORECASE,
+)
 _NAMED_VALUE = regex(r"[?&][\w.-]+=")
 # Parameters that say who asks and not what for: another value is the same object where its server
 # says so by ETag or time. `key`, `code`, `id` and all that is not known may name the object.
@@ -231,6 +240,19 @@ def mask(text: str) -> str:
     return head + mark + "&".join(_masked(item, web=False) for item in query.split("&"))
 
 
+def mask_almost(text: str) -> str:
+    """Return the text of a path without the password that it has where an address was meant."""
+    found = _SCHEME.search(text)
+    if found is not None:
+        return text[: found.start()] + mask(text[found.start() :])
+    return redact(_ALMOST_USERINFO.sub(rf"\1:{MASK}@", text))
+
+
+def is_almost_address(path: str) -> bool:
+    """Tell whether a path has a user and a password in it, as an address has them."""
+    return bool(_ALMOST_USERINFO.search(path))
+
+
 def _raw_password(text: str) -> tuple[int, int] | None:
     """Return where a password begins and ends that holds a raw ``/``, ``?`` or ``#``, or no host.
 
@@ -259,8 +281,10 @@ def _raw_password(text: str) -> tuple[int, int] | None:
     if has_user:
         return (colon, last) if ":" in user and not _FULL_HOST.fullmatch(hosts) else None
     # A password of digits, up to its slash; or a port, and an "@" in a name or path.
-    web_path = _FULL_HOST.fullmatch(whole.partition(":")[0]) or (
-        "/@" in behind and behind.count("@") == 1
+    web_path = (
+        _FULL_HOST.fullmatch(whole.partition(":")[0])
+        or ("/@" in behind and behind.count("@") == 1)
+        or _NO_HOST.match(text, last + 1)
     )
     return None if scheme in _WEB and web_path else (colon, last)
 

@@ -1013,6 +1013,36 @@ class Ledger:
         )
         return str(rows[0][0]) if rows else ""
 
+    def last_blocks(self, key: str, database: str, table: str) -> dict[str, int]:
+        """Return the highest number that a part of a load may have got, by partition.
+
+        Of the attempts whose splits count as loaded; empty where that is not known of each of them.
+        """
+        landed = (
+            "SELECT id FROM attempt WHERE state = 'published' AND rows > 0 AND id IN "
+            "(SELECT attempt_id FROM landed WHERE into_table = ?)"
+        )
+        rows = self._store.rows(
+            # The first part of a table has the number 1, and one without parts notes -1.
+            f"SELECT m.partition_id, max(m.highest_block, 0) + p.count FROM ({landed}) a "
+            "LEFT JOIN move m ON m.attempt_id = a.id AND m.database = ? AND m.table_name = ? "
+            # Which of them is in which partition is not recorded.
+            "LEFT JOIN (SELECT attempt_id, staging, count(*) AS count FROM staged_part GROUP BY "
+            "attempt_id, staging) p ON p.attempt_id = a.id AND p.staging = m.staging",
+            key, database, table,
+        )  # fmt: skip
+        found: dict[str, int] = {}
+        for partition, highest in rows:
+            if highest is None:
+                return {}
+            found[str(partition)] = max(found.get(str(partition), 0), int(str(highest)))
+        return found
+
+    def has_staged(self, uuids: Iterable[str]) -> bool:
+        """Tell whether one of some parts is as an attempt has staged it."""
+        staged = {str(uuid) for (uuid,) in self._store.rows("SELECT uuid FROM staged_part")}
+        return not staged.isdisjoint(uuids)
+
     def loaded_attempts(self, key: str) -> list[tuple[int, list[str]]]:
         """Return (rows, split ids) of the published attempts whose splits count as loaded."""
         found: dict[str, tuple[int, list[str]]] = {}

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from datetime import timedelta
@@ -189,6 +189,9 @@ class ManifestStore(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
 
+    def drop_unfinished(self, names: Collection[str]) -> None:
+        """Remove what a killed export has sent of files, and nobody sees."""
+
     def is_held(self, name: str) -> bool | None:
         """Tell whether a process lives that has written a small file; None where nobody knows."""
 
@@ -258,6 +261,9 @@ class ManifestFolder:
             (self._path / name).unlink(missing_ok=True)
         except OSError as error:
             raise self._failed("remove", name, error) from None
+
+    def drop_unfinished(self, names: Collection[str]) -> None:
+        """Do nothing: the process that writes a hidden file removes those of dead ones."""
 
     def is_held(self, name: str) -> bool | None:
         while True:
@@ -365,6 +371,19 @@ class ManifestBucket:
     def remove(self, name: str) -> None:
         with self._explained("remove", name), suppress(FileNotFoundError):
             self._store().delete(self._key(name))
+
+    def drop_unfinished(self, names: Collection[str]) -> None:
+        """End the uploads in parts that nobody will complete: they are paid for, and not listed.
+
+        Keys without the rights for that go on without: a rule of the bucket's lifecycle does it.
+        """
+        from obstore.exceptions import BaseError
+
+        from rowfall.core.s3_client import ClientStore  # obstore lists no uploads
+
+        with suppress(RowfallError, BaseError, OSError):
+            client = ClientStore(self._access, self._access.keys(), self._bucket)
+            client.end_uploads(self._key(""), {self._key(name) for name in names})
 
     def is_held(self, name: str) -> bool | None:
         return None

@@ -46,6 +46,9 @@ class ExportRecord:
         """
         RUNNING.add(self._manifest.owner)
         self._save()
+        before = self._state.found.recorded
+        if before is not None and before.state == WRITING:
+            self._state.found.place.drop_unfinished({*self._state.names, *before.claims})
 
     def there(self, path: str) -> bool:
         """Tell whether an output was there when the export began."""

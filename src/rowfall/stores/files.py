@@ -232,7 +232,7 @@ def find(
     if os.path.lexists(path):
         return iter([path])
     if not globs.has_meta(path):
-        raise SourceError(f"no such file or folder: {path}", hint=_nearest(path))
+        raise SourceError(f"no such file or folder: {uri.mask_almost(path)}", hint=_nearest(path))
     return _matches(path, left)
 
 
@@ -297,7 +297,7 @@ def _matches(pattern: str, left: SkippedOwnFiles) -> Iterator[str]:
     if folders:
         found_folders = units.counted(len(folders), "folder")
         hint = f"It matches {found_folders}; add /** to load the files below."
-    raise NothingFoundError(f"no file matches {pattern}", hint=hint)
+    raise NothingFoundError(f"no file matches {uri.mask_almost(pattern)}", hint=hint)
 
 
 def _walk(folder: str, segments: Sequence[str], left: SkippedOwnFiles) -> Iterator[str]:

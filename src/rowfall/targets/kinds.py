@@ -93,10 +93,12 @@ def _kind_of_path(text: str, options: Options) -> str:
         )
     if text in _NOWHERE:
         raise UsageError(f"--to {text} is not a target", hint="To only read, write --to null:.")
+    if os.path.isdir(path):
+        return "file" if _FILE.search(path) else "folder"
+    if text == path and uri.is_almost_address(path) and not os.path.isdir(os.path.dirname(path)):
+        raise _would_be_folder(path)
     if _FILE.search(path):
         return "file"
-    if os.path.isdir(path):
-        return "folder"
     database = file_databases.scheme_of_file(path)
     if database or (not os.path.exists(path) and (database := file_databases.scheme_of_new(path))):
         if database == "sqlite":
@@ -106,10 +108,7 @@ def _kind_of_path(text: str, options: Options) -> str:
         return "file"
     first = path.partition("/")[0]
     if text == path and (_MACHINE.fullmatch(first) or ":" in first):
-        raise UsageError(
-            f"--to {text} looks like a server and would be a folder",
-            hint=f"{_as_server(path)}A folder of that name: --to {shlex.quote(f'./{text}')}",
-        )
+        raise _would_be_folder(path)
     if os.path.exists(path):
         raise UsageError(
             f"--to {text} is a file, and rows are kept in a folder",
@@ -123,6 +122,15 @@ def _kind_of_path(text: str, options: Options) -> str:
             f"A folder of that name: --to {shlex.quote(f'{text}/')}",
         )
     return "folder"
+
+
+def _would_be_folder(path: str) -> UsageError:
+    """Return the error for an address without its scheme, or with half of one."""
+    shown = uri.mask_almost(path)
+    return UsageError(
+        f"--to {shown} looks like a server and would be a folder",
+        hint=f"{_as_server(path)}A folder of that name: --to {shlex.quote(f'./{shown}')}",
+    )
 
 
 def _only_read(text: str) -> UsageError:
@@ -145,4 +153,4 @@ def _as_server(text: str) -> str:
     for native, http in ((":9000", ":8123"), (":9440", ":8443")):  # rowfall speaks HTTP
         whole = whole.removesuffix(native) + http if whole.endswith(native) else whole
     url = f"clickhouse://{whole}/{database or 'default'}"
-    return f"A server: --to {shlex.quote(url)}. "
+    return f"A server: --to {shlex.quote(uri.mask(url))}. "

@@ -114,11 +114,32 @@ def test_passwords_that_nobody_has_encoded(scheme: str) -> None:
         "postgresql://me@host:5432/db", "http://host.x:80/a/@me", "http://minio:9000/@scope/x",
         "s3://bucket/a:b@c/d", "kafka://h1:1,h2:2/t", "duckdb:///a@b/c:d@e", "hdfs://nn:8020/u@x/f",
         "postgresql://[::1]:5432/db", "delta+s3://b/x:y@z", "https://host/a:b@c",
-        "postgresql://host/db/t@x",
+        "postgresql://host/db/t@x", "http://minio:9000/b/v@2/x.csv", "http://minio:9000/b/@2/x.csv",
+        "http://minio:9000/npm/pkg@1.2.3/x.csv", "http://minio:9000/b/icon@2x.csv?v=1",
+        "http://minio:9000/b/pkg@latest/x.csv", "http://minio:9000/b/v@2.0.0-rc.1/x.csv",
     ],
 )  # fmt: skip
 def test_addresses_that_hold_no_password(text: str) -> None:
     assert uri.mask(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", [
+        "jdbc:postgresql://u:S3cr@h/db?password=S3cr", "jdbc:mysql:/u:S3cr@h/db?password=S3cr",
+        "clickhouse:/bob:S3cr@h/db", "postgres//bob:S3cr@h/db", "bob:S3cr@h:8123/db",
+        "/tmp/w/clickhouse:/bob:S3cr@h/db", "S3:/AK:S3cr@bucket/x.csv", "http//u:S3cr@h/x?sig=S3cr",
+        "sqlalchemy+clickhouse+http://u:S3cr@h/db", "bob:S3cr@[::1]:8123",
+    ],
+)  # fmt: skip
+def test_what_is_nearly_an_address(text: str) -> None:
+    """A scheme with one slash too few makes it a path, and messages show paths."""
+    assert "S3cr" not in uri.mask_almost(text)
+
+
+def test_paths_are_shown_as_they_are() -> None:
+    for path in ("a.csv", "/x/10:00:00/me@y.csv", "C:/data/a@b.csv", "a@b:c.csv", "x/v@2/a:b.csv"):
+        assert uri.mask_almost(path) == path
+        assert not uri.is_almost_address(path)
 
 
 def test_a_password_that_ends_the_host_is_said() -> None:

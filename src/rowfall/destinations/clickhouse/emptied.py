@@ -2,7 +2,8 @@
 
 A table without parts shows it, and so does the server's log of statements where others have put
 rows in since. Numbers of parts alone prove nothing: what is detached and attached again, restored
-or replaced gets new ones. They only tell when the log need not be read.
+or replaced gets new ones. They tell when the log need not be read; and in a folder, which has none,
+they are believed where fewer rows are left than were loaded.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.engines.base import Engine
+from rowfall.ledger import Ledger
 from rowfall.ledger.journal import LastLoaded
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, UNKNOWN_TABLE
 from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
@@ -61,7 +63,13 @@ def count_gone(
     filled = [w for w in session.writers if _has_parts(w)]
     # Rows of others may expire, or cancel each other out.
     keeps = bool(_KEEPS_ROWS.search(facts.engine)) and not _TTL.search(facts.create_query)
-    if filled or not keeps:
+    if filled and ledger is not None and record.alone:
+        # Merges that unite rows leave fewer than were loaded.
+        if not keeps or facts.engine != "MergeTree":
+            return 0, False
+        if not _is_left_by_others(session.writers[0], ledger, session.target_key):
+            return 0, False
+    elif filled or not keeps:
         journal = record.journal(memory.uuid)
         last = journal.last_loaded() if journal is not None else None
         if last is None or not all(_is_truncated(w, last) for w in session.writers):
@@ -76,6 +84,30 @@ def _has_parts(writer: Writer) -> bool:
         f"SELECT count() FROM system.parts WHERE {_of(writer)} AND active AND rows > 0"
     )
     return bool(parts)
+
+
+def _is_left_by_others(writer: Writer, ledger: Ledger, key: str) -> bool:
+    """Tell whether no part came from a load, and all hold fewer rows than these brought.
+
+    A part of others has a number above those of all loads, or it is as an INSERT has made it: where
+    a table without parts is opened anew, its numbers begin again. Parts that were detached and
+    attached have new numbers, too, and all of their rows; only where people have deleted some, and
+    merged the rest, it is asked about in vain.
+    """
+    at = writer.target
+    last = ledger.last_blocks(key, at.database, at.table)
+    if not last:
+        return False
+    parts = writer.engine.ask(
+        "SELECT partition_id, min_block_number, level = 0 AND data_version = min_block_number, "
+        f"rows, toString(uuid) FROM system.parts WHERE {_of(writer)} AND active AND rows > 0"
+    )
+    for partition, lowest, is_inserted, *_ in parts:
+        if not int(is_inserted) and int(lowest) <= last.get(str(partition), -1):
+            return False
+    if sum(int(rows) for *_, rows, _ in parts) >= ledger.loaded_rows(key):
+        return False
+    return not ledger.has_staged(str(uuid) for *_, uuid in parts)
 
 
 def _of(writer: Writer) -> str:

@@ -286,6 +286,12 @@ class MySQLDatabase(LoadStatements, Transactions):
     def unrecorded(self) -> bool:
         return self.record.is_unknown()
 
+    def is_emptied(self) -> bool:
+        return self.record.is_emptied()
+
+    def forget_all(self) -> None:
+        self.record.forget_all()
+
     def accept(self) -> None:
         self.prepare(())
         self.record.accept()

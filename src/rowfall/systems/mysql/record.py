@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from functools import cached_property
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
@@ -47,6 +48,23 @@ _MOST_SAMPLES = 20  # each may be looked for in the whole table
 # Enough to tell a row from others, and no more than a few bytes in each record.
 SAMPLED_COLUMNS = 8
 _SAMPLED_BYTES = 64
+
+
+# The numbers of tables within InnoDB: MariaDB's name of it.
+_NUMBERS = "information_schema.INNODB_SYS_TABLES"
+
+
+def _time(made: str) -> str:
+    return made.partition("/")[0]
+
+
+def _number(made: str) -> str:
+    return made.partition("/")[2]
+
+
+def _in_innodb(name: str) -> str:
+    """Return an ASCII name as InnoDB writes it, which names files by it."""
+    return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
 
 
 def row_digest(columns: Sequence[str]) -> str:
@@ -161,18 +179,39 @@ class LoadedSplits:
         found = self.splits()
         return not found or bool(self._of_this_table(found)[1])
 
+    def is_emptied(self) -> bool:
+        """See :meth:`rowfall.engines.database.NoticesEmptied.is_emptied`.
+
+        Of a table without rows nothing counts as loaded, see :meth:`loaded`.
+        """
+        now = self.made()
+        if not _number(now):
+            return False
+        found = [one for one in self.splits() if _number(one.made) and _time(one.made) == _time(now)]
+        if not found or any(one.made == now for one in found):
+            return False
+        # Another server that follows the first has other numbers, and the rows.
+        return not self._holds(found, now)
+
+    def forget_all(self) -> None:
+        """Remove all that is recorded of the table."""
+        self._remove(self.splits())
+
     def accept(self) -> None:
         """Record that the rows which are there count as loaded."""
         made = self.made()
-        columns, values = "", ""
+        columns, values, ignore, again = "", "", "IGNORE ", ""
         if made:
             sample = self.sample()
             columns = ", table_made, gained, sample"
             values = f", {quote(made)}, 0, {'NULL' if sample is None else quote(sample)}"
+            ignore = ""  # of a table that was emptied since it is said anew
+            more = ("table_made", "sample")
+            again = f" ON DUPLICATE KEY UPDATE {', '.join(f'{c} = VALUES({c})' for c in more)}"
         self._database.do(
-            f"INSERT IGNORE INTO {self.at} (target, split, attempt, load_id, name, whole, "
+            f"INSERT {ignore}INTO {self.at} (target, split, attempt, load_id, name, whole, "
             f"session, loaded{columns}) VALUES ({quote(self.target)}, "
-            f"{quote(ACCEPTED)}, '', '', 'rows of others', '', 0, UTC_TIMESTAMP(){values})"
+            f"{quote(ACCEPTED)}, '', '', 'rows of others', '', 0, UTC_TIMESTAMP(){values}){again}"
         )
 
     def splits(self) -> list[RecordedSplit]:
@@ -270,7 +309,8 @@ class LoadedSplits:
     def made(self) -> str:
         """Return when the table was made or altered last, as its server says; "" where it does not.
 
-        Equal for two tables only if they were made within one second.
+        Its time is equal for two tables only if they were made within one second. Behind a slash
+        it may have the number that :attr:`made_question` speaks of.
         """
         if self._database.distributed:  # nobody could try what SingleStore says there
             return ""
@@ -279,9 +319,30 @@ class LoadedSplits:
 
     @property
     def made_question(self) -> str:
-        """Return the question for :meth:`made`."""
+        """Return the question for :meth:`made`.
+
+        TRUNCATE of MariaDB leaves the time, and gives the table another number within InnoDB, which
+        those with the right PROCESS may see.
+        """
         where = is_table(self._schema, self._table)
-        return f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where}"
+        made = "CREATE_TIME"
+        if self._sees_numbers:
+            file = quote(f"{_in_innodb(self._schema)}/{_in_innodb(self._table)}")
+            number = f"SELECT TABLE_ID FROM {_NUMBERS} WHERE NAME = {file}"
+            made = f"CONCAT(CREATE_TIME, IFNULL(CONCAT('/', ({number})), ''))"
+        return f"SELECT {made} FROM information_schema.TABLES WHERE {where}"
+
+    @cached_property
+    def _sees_numbers(self) -> bool:
+        if self._database.distributed or not (self._schema + self._table).isascii():
+            return False
+        try:
+            self._database.ask(f"SELECT TABLE_ID FROM {_NUMBERS} LIMIT 1")
+        except RowfallError as error:
+            if error.transient:
+                raise
+            return False  # no such right; or MySQL, whose TRUNCATE makes a table anew
+        return True
 
     def sample(self) -> str | None:
         """Return the digest of one row of the table and its columns' names, as JSON; None if empty.
@@ -312,7 +373,11 @@ class LoadedSplits:
         """
         if not any(one.made for one in records) or not (now := self.made()):
             return records, []
-        other = [one for one in records if one.made not in ("", now)]
+        time, number = _time(now), _number(now)
+        other = [
+            one for one in records
+            if one.made and _time(one.made) != time and (not number or _number(one.made) != number)
+        ]  # fmt: skip
         if not other:
             return records, []
         if not self._holds(other, now):
