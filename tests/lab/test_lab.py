@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from lab import clickhouse as clickhouse_lab
 from lab.clickhouse import LOW_MEMORY, Account, ClickHouse
 from lab.disk import MountError
 from lab.http import Web
+from lab.postgresql import PostgresqlServer
 from lab.process import Service, ServiceError, free_ports
 from lab.seaweed import Seaweed, client, grpc_ports
 
@@ -300,3 +302,13 @@ def _get(url: str, **headers: str) -> HTTPResponse:
         urllib.request.Request(url, headers=names), timeout=10
     )
     return answer
+
+
+@pytest.mark.long
+def test_postgresql_starts_again_whatever_its_backends_do() -> None:
+    """One that ends late holds the memory of the server that was killed."""
+    with PostgresqlServer() as server, server.connect() as connection:
+        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+        os.kill(pid, signal.SIGSTOP)
+        server.kill()
+        assert server.start().ask("SELECT 1") == [(1,)]

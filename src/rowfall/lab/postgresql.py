@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,17 @@ class PostgresqlServer(Service):
         except psycopg.Error as error:
             raise OSError(str(error)) from error
         return True
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the server, and wait until none of its processes is left.
+
+        Those of a server that is killed end by themselves, soon or, on a busy machine, a second
+        later. Until then its memory is in use, and another one does not start on the same folder.
+        """
+        backends = process.children(self.pid) if self.pid is not None else []
+        super()._end(number)
+        for pid in backends:
+            process.end(pid, signal.SIGKILL)
 
     def connect(self, database: str = "") -> Any:
         """A connection of the superuser; each statement commits."""

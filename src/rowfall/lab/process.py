@@ -203,6 +203,15 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and that run."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
 def end(pid: int, number: signal.Signals) -> None:
     """Send a signal, wait until the process has ended, and kill it when it does not.
 

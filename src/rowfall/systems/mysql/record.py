@@ -187,7 +187,9 @@ class LoadedSplits:
         now = self.made()
         if not _number(now):
             return False
-        found = [one for one in self.splits() if _number(one.made) and _time(one.made) == _time(now)]
+        found = [
+            one for one in self.splits() if _number(one.made) and _time(one.made) == _time(now)
+        ]
         if not found or any(one.made == now for one in found):
             return False
         # Another server that follows the first has other numbers, and the rows.
