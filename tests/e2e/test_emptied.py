@@ -156,6 +156,7 @@ def test_duckdb(duck: Table) -> None:
     assert duck.rows() == []
 
 
+@pytest.mark.xdist_group("mysql")
 @pytest.mark.parametrize("right", ["PROCESS", pytest.param("", marks=pytest.mark.long)])
 def test_mariadb(shell: Shell, mariadb: MariaDB, right: str) -> None:
     """The number of a table within InnoDB shows it, to those who may see it."""

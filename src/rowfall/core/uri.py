@@ -34,7 +34,7 @@ _HOSTS = regex(rf"{_HOST}(?:,{_HOST})*")
 _ALMOST_USERINFO = regex(r"([^/?#:@\s]*):([^/@\s]+)@(?=[\w\[-])")
 # Certainly one, and not what a password has between "@" and "/".
 _FULL_HOST = regex(r"localhost|.*[.:\[,].*")
-# What stands behind an "@" in the path of a URL and is no host: a version, or the end of a file's name.
+# What stands behind an "@" in the path of a URL and is no host: a version, or the end of a name.
 _NO_HOST = regex(
     r"(?:v?\d+(?:\.\d+){0,2}(?:[-+][\w.+-]*)?|latest|main|master|next)(?=[/?#]|\Z)"
     r"|[\w.-]*\.(?:csv|tsv|txt|log|json|jsonl|ndjson|parquet|pq|orc|arrow|feather|avro|native|xlsx|zip|"

@@ -127,7 +127,8 @@ def test_addresses_that_hold_no_password(text: str) -> None:
     "text", [
         "jdbc:postgresql://u:S3cr@h/db?password=S3cr", "jdbc:mysql:/u:S3cr@h/db?password=S3cr",
         "clickhouse:/bob:S3cr@h/db", "postgres//bob:S3cr@h/db", "bob:S3cr@h:8123/db",
-        "/data/w/clickhouse:/bob:S3cr@h/db", "S3:/AK:S3cr@bucket/x.csv", "http//u:S3cr@h/x?sig=S3cr",
+        "/data/w/clickhouse:/bob:S3cr@h/db", "S3:/AK:S3cr@bucket/x.csv",
+        "http//u:S3cr@h/x?sig=S3cr",
         "sqlalchemy+clickhouse+http://u:S3cr@h/db", "bob:S3cr@[::1]:8123",
     ],
 )  # fmt: skip
