@@ -35,7 +35,7 @@ from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.decoder.abilities import flat_types
 from rowfall.plan import balance, merging
-from rowfall.plan.decoding import zone
+from rowfall.plan.decoding import read_encoding, zone
 from rowfall.plan.settings import ENGINE_BASE, LoadShape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
 from rowfall.sources.base import LacksLengths
@@ -50,19 +50,51 @@ _RATES: dict[tuple[Kind, bool], float] = {
     (Kind.TYPED, True): 60e6,
     (Kind.TYPED, False): 60e6,
 }
-# CPU seconds of a stored byte that is read and unpacked, and of a value that is parsed, sorted and
-# written, where rowfall-decode parses. Values tell more than bytes: those of taxi and hits differ
-# by a third where a stored byte of one is worth two of another. Fitted to bench/results.json (2
-# cores): taxi in csv.gz, json.gz and Parquet, hits in tsv.gz and Parquet are within 13 % of its
-# seconds. Trips, whose columns have few values, take half of what is said.
-_COSTS: dict[tuple[Kind, bool], tuple[float, float]] = {
-    (Kind.TEXT, True): (11e-9, 7e-9),
-    (Kind.JSON, True): (8e-9, 14e-9),
-    (Kind.TYPED, True): (5.5e-9, 7.5e-9),
-    (Kind.TYPED, False): (5.5e-9, 7.5e-9),
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """CPU seconds of what rowfall-decode parses.
+
+    Attributes:
+        byte: of a stored byte that is read and unpacked.
+        value: of a value that is parsed, sorted and written; ``row``: of a row besides its values.
+    """
+
+    byte: float
+    value: float
+    row: float = 0.0
+
+
+# Values tell more than bytes: those of taxi and hits differ by a third where a stored byte of one
+# is worth two of another. Fitted to bench/results-forecast.json (2 cores, three rounds): trips,
+# taxi, lineitem and hits in csv.gz, json.gz and Parquet, 3 to 105 columns, are within 20 % of its
+# seconds.
+_COSTS: dict[tuple[Kind, bool], _Cost] = {
+    (Kind.TEXT, True): _Cost(12.6e-9, 6.9e-9),
+    (Kind.JSON, True): _Cost(9.7e-9, 12.9e-9),
+    (Kind.TYPED, True): _Cost(4.5e-9, 8.8e-9),
+    (Kind.TYPED, False): _Cost(4.5e-9, 8.8e-9),
 }
+# Of rows by the protocol of a database on this machine, its own work with them included: 20 M trips
+# of 3 columns and 0.5 M hits of 105 columns, tables of 1 GB. What a table takes on disk tells
+# nothing.
+_ROWS_OF_DATABASES = _Cost(0.0, 100e-9, 190e-9)
+_FORMAT_COSTS = {"PostgreSQL": _ROWS_OF_DATABASES, "MySQL": _ROWS_OF_DATABASES}
+# CPU seconds of a column of the table: its files in parts, and what is compressed for them.
+_COLUMN_SECONDS = 3.5e-3
+# Seconds that a load of objects takes longer than one of files here: it lists them, signs and asks;
+# and CPU seconds of a byte that comes through a socket. 24 loads of 32 to 175 MB from a store on
+# this machine took 0.1 to 0.45 s longer.
+_REMOTE_SECONDS, _REMOTE_BYTE = 0.2, 1e-9
+# Memory bytes that remote objects take besides: what is fetched before it is parsed. The same loads
+# took 39 to 225 MB more.
+_FETCHED_TIMES, _FETCHED_MOST = 1.5, 160 << 20
+# Parquet that rowfall-decode copies is read column by column where it can be: 0.4 to 1.0 of what
+# blocks of all columns would take.
+_BY_COLUMN = 0.75
 # The same of Parquet that the engine reads.
-_ENGINE_COSTS = (5.5e-9, 20e-9)
+_ENGINE_COSTS = _Cost(5.5e-9, 20e-9)
 # Of the cores while a load runs: the first rows and the last are not everybody's (1.70 to 1.76 of 2
 # cores in bench/results.json).
 _BUSY = 0.87
@@ -283,10 +315,13 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     count = rows(facts, todo)
     size = sum(weight(listing, i, facts.schema.row_bytes) for i in todo)
     unknown = encoding is not None and listing.total_size is None
+    fetched = facts.remote and _of_database(facts) is None
     seconds = None
     if not unknown:
         cpu = _cpu_seconds(facts, transport.parser.value, size, count)
         seconds = _START_SECONDS + cpu / (_BUSY * engine.cores)
+        if fetched:
+            seconds += _REMOTE_SECONDS + size * _REMOTE_BYTE / (_BUSY * engine.cores)
     block_rows, block_bytes = block(share, shape)
     threads = insert_threads(share, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
@@ -296,14 +331,21 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
         block_size, block_rows = SERVER_BLOCK, int(SERVER_BLOCK / max(1.0, shape.row_bytes))
     if count is not None and groups:
         block_size = min(block_size, int(count * shape.row_bytes / threads))
+    if merged:
+        block_size = min(block_size, merging.HELD_BLOCK)
     memory = ENGINE_BASE + lanes * 3 * threads * block_size
     if built:
         # A part is made of the only copy of its block, in the order of the key.
         sorting = SORT_BYTES if facts.schema.layout.order_by not in ("", "tuple()") else 0
         held = lanes * threads * block_size
-        memory = BUILD_BASE + held + int(held / max(1.0, shape.row_bytes)) * sorting
+        held += int(held / max(1.0, shape.row_bytes)) * sorting
+        if encoding is not None and encoding.kind is Kind.TYPED:
+            held = int(held * _BY_COLUMN)
+        memory = BUILD_BASE + held
         if merged and count is not None:
             memory += min(int(count * shape.row_bytes), lanes * share.memory // HELD_SHARE)
+    if fetched:
+        memory += int(min(size * _FETCHED_TIMES, _FETCHED_MOST))
     parts, merges = 0, None
     if count is not None and facts.destination.makes_parts:
         held_back = built and shape.partitions > 1
@@ -383,6 +425,12 @@ def expect_deliveries(
     )
 
 
+def _of_database(facts: LoadFacts) -> _Cost | None:
+    """Return what rows cost that come by the protocol of a database; None for all others."""
+    read = read_encoding(facts.source, facts.encoding)
+    return _FORMAT_COSTS.get(read.format) if read is not None else None
+
+
 def _cpu_seconds(
     facts: LoadFacts, parser: str, size: float, count: int | None
 ) -> float:  # fmt: skip
@@ -395,12 +443,14 @@ def _cpu_seconds(
     encoding = facts.encoding
     if encoding is not None and count is not None:
         packed = encoding.compression not in ("none", "auto")
-        costs = _COSTS.get((encoding.kind, packed))
+        cost = _of_database(facts) or _COSTS.get((encoding.kind, packed))
         if parser == ENGINE:
             # It parses text for three times as much, which its rate by bytes knows.
-            costs = _ENGINE_COSTS if encoding.kind is Kind.TYPED else None
-        if costs is not None:
-            return size * costs[0] + count * len(facts.schema.reads) * costs[1]
+            cost = _ENGINE_COSTS if encoding.kind is Kind.TYPED else None
+        if cost is not None:
+            columns = len(facts.schema.reads)
+            each = columns * cost.value + cost.row
+            return size * cost.byte + count * each + columns * _COLUMN_SECONDS
     return size / core_rate(encoding)
 
 

@@ -13,6 +13,7 @@ import pytest
 from rowfall.core import events
 from rowfall.core.results import Failure, Report, Verification
 from rowfall.report import html, notebook
+from rowfall.report.progress import MessagePrinter, TerminalPrinter
 
 REPORT = Report(
     "3f2a9c1e77aa", "partial", "in/*.csv", "data", "default.trips", "2026-11-21T09:14:05Z",
@@ -113,7 +114,7 @@ class Kernel:
 
 def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notebook.shown(None) is None
-    assert isinstance(notebook.shown(True), notebook.Plain)
+    assert isinstance(notebook.shown(True), MessagePrinter)
     cell = Cell()
     ipython: Any = ModuleType("IPython")
     ipython.display = ModuleType("IPython.display")
@@ -123,4 +124,4 @@ def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(notebook.shown(None), notebook.Notebook)
     assert notebook.shown(False) is None
     ipython.get_ipython = object  # the shell of a terminal
-    assert isinstance(notebook.shown(None), notebook.Plain | notebook.Live)
+    assert isinstance(notebook.shown(None), MessagePrinter | TerminalPrinter)
