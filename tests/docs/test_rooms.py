@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,16 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         for name in arrows if name in reached[name] and arrows[name] - {name}
     }  # fmt: skip
     assert not {one for one in circles if len(one) > 1}
+
+
+def test_the_drawing_has_all_rooms_from_top_to_bottom() -> None:
+    layers = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = layers["tool"]["importlinter"]["contracts"]
+    rooms = next(one["layers"] for one in contracts if one["id"] == "rooms")
+    page = (SRC.parents[1] / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    drawn = page.partition("```text\n")[2].partition("```")[0].splitlines()
+    names = [re.match(r"\w+(?: *\| \w+)*", line) for line in drawn]
+    assert [re.sub(" +", " ", found[0]) for found in names if found] == rooms
 
 
 UNIT = Path(__file__).parents[1] / "unit"

@@ -135,7 +135,6 @@ RUN_BY = {
 NOT_RUN = {
     "What can be saved of it: sqlite3 FILE .recover | sqlite3 saved.db": "what it saves depends on the damage",
     "A program that was killed has left its journal: open the file once where it can be written, sqlite3 FILE .tables, then load it.": "it changes the file of somebody else",
-    "Try the query in the sqlite3 shell.": "a program of others",
     "Have CSV written, with clickhouse-client --format CSVWithNames or duckdb -csv, and pipe it into rowfall load - --table NAME": "programs of others",
     "Unpack the rows in front of rowfall load, in the same pipe.": "of formats whose pieces no server joins; the pipe is the user's",
     "End other programs, or run A3 and A4 alone: rowfall bench A3 A4": "it takes minutes",
