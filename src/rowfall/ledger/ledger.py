@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LockLostError
-from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
+from rowfall.core.listing import Split
 from rowfall.ledger import joined_loads, leases
 from rowfall.ledger.leases import StagedPartition
 from rowfall.ledger.seen_versions import LocalVersions
@@ -31,8 +31,6 @@ UNDOING = "undoing"
 """Step of a load whose rows a process takes out now, followed by the process."""
 UNDO = "undo"
 """Step of a load whose rows are being taken out again, followed by JSON about them."""
-# Ids of one question.
-_MOST_ASKED = 10_000
 
 
 _IDENTITY = "identity"  # first word of the steps that hold one
@@ -436,37 +434,17 @@ class Ledger:
 
         These are in no other answer of this class: they may be millions.
         """
-        numbers = self._joined_numbers(key)
-        found: set[str] = set()
-        plain = [i for i in ids if len(i) == 32] if numbers else []
-        for start in range(0, len(plain), _MOST_ASKED):
-            some = json.dumps(plain[start : start + _MOST_ASKED])
-            for number in numbers:
-                rows = self._store.rows(
-                    "SELECT a.value FROM json_each(?) a JOIN joined j ON j.number = ? AND "
-                    "j.id = bytes_of(a.value)",
-                    some, number,
-                )  # fmt: skip
-                found |= {str(i) for (i,) in rows}
-        return found
-
-    def _joined_numbers(self, key: str) -> list[int]:
-        rows = self._store.rows("SELECT number FROM joined_into WHERE into_table = ?", key)
-        return [int(number) for (number,) in rows]
+        return joined_loads.among(self._store.rows, key, ids)
 
     def holds(self, key: str) -> bool:
         """Tell whether any split is in the target."""
         rows = self._store.rows("SELECT 1 FROM landed WHERE into_table = ? LIMIT 1", key)
-        return bool(rows or self._joined_numbers(key))
+        return bool(rows or joined_loads.numbers(self._store.rows, key))
 
     def prune_joined(self, key: str, days: int) -> None:
         """Forget what came to the ids of long ago more than so many days ago."""
         with self._store.change() as db:
-            db.execute(
-                "DELETE FROM joined WHERE day < ? AND number IN "
-                "(SELECT number FROM joined_into WHERE into_table = ?)",
-                (_today() - days, key),
-            )
+            joined_loads.prune(db, key, days)
 
     def seen_versions(self) -> LocalVersions:
         """Return the versions of followed objects that this machine remembers."""
@@ -516,7 +494,7 @@ class Ledger:
                 if not keep:
                     forgotten = db.execute(
                         "DELETE FROM landed WHERE into_table = ?", (key,)
-                    ).rowcount + _drop_joined(db, "into_table", key)
+                    ).rowcount + joined_loads.drop(db, "into_table", key)
             db.execute(
                 "INSERT INTO target_table VALUES (?, ?) "
                 "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",
@@ -776,7 +754,7 @@ class Ledger:
         with self._store.change() as db:
             _forget_stopped(db, key)
             db.execute("DELETE FROM landed WHERE into_table = ?", (key,))
-            _drop_joined(db, "into_table", key)
+            joined_loads.drop(db, "into_table", key)
             db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
                        (key, shadow))  # fmt: skip
             db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))
@@ -814,7 +792,7 @@ class Ledger:
             ((gone,),) = db.execute(f"SELECT count(*) {whose} AND id NOT LIKE '~%'", (load_id,))
             db.execute(f"DELETE {whose}", (load_id,))
             joined_loads.remove(db, load_id)
-            gone += _drop_joined(db, "load_id", load_id)
+            gone += joined_loads.drop(db, "load_id", load_id)
             db.execute(
                 "UPDATE split SET state = 'pending', attempt_id = NULL WHERE load_id = ?",
                 (load_id,),
@@ -838,44 +816,7 @@ class Ledger:
             False where that cannot be done: it has made tables, or is not done.
         """
         with self._store.change() as db:
-            first = db.execute(
-                "SELECT min(rowid), id FROM attempt WHERE load_id = ? AND state = 'published'",
-                (into,),
-            ).fetchone()[1]
-            more = db.execute(
-                "SELECT 1 FROM load WHERE id = ? AND state <> 'done' UNION ALL "
-                "SELECT 1 FROM step WHERE load_id = ? UNION ALL SELECT 1 FROM attempt WHERE "
-                "load_id = ? AND (state IN ('started', 'loaded', 'lost') OR into_table <> ?)",
-                (load_id, load_id, load_id, key),
-            ).fetchone()
-            if first is None or more is not None:
-                return False
-            db.execute(
-                "UPDATE attempt SET rows = rows + (SELECT coalesce(sum(rows), 0) FROM attempt "
-                "WHERE load_id = ? AND state = 'published') WHERE id = ?",
-                (load_id, first),
-            )
-            db.execute(
-                "UPDATE landed SET attempt_id = ? WHERE into_table = ? AND id IN (SELECT id FROM "
-                "split WHERE load_id = ?) AND attempt_id IN (SELECT id FROM attempt WHERE "
-                "load_id = ?)",
-                (first, key, load_id, load_id),
-            )
-            if ranges:
-                _join_ranges(db, key, first)
-            else:
-                joined_loads.add(db, load_id, into)
-            _join_files(db, key, into, first, keep=ranges)
-            for table in ("move", "staged_files", "staged_part"):
-                db.execute(
-                    f"DELETE FROM {table} WHERE attempt_id IN "
-                    "(SELECT id FROM attempt WHERE load_id = ?)",
-                    (load_id,),
-                )
-            for table in ("explained", "split", "attempt"):
-                db.execute(f"DELETE FROM {table} WHERE load_id = ?", (load_id,))
-            db.execute("DELETE FROM load WHERE id = ?", (load_id,))
-            return True
+            return joined_loads.join(db, load_id, into, key, ranges=ranges)
 
     def joined_to(self, load_id: str) -> set[str]:
         """Return the loads that were joined to one, which the record beside a table names."""
@@ -1088,58 +1029,6 @@ class Ledger:
 
     def close(self) -> None:
         self._store.close()
-
-
-def _join_ranges(db: sqlite3.Connection, key: str, attempt_id: str) -> None:
-    """Let one id stand for ranges of a stream that touch, among what an attempt is loaded."""
-    rows = db.execute(
-        "SELECT id FROM landed WHERE into_table = ? AND attempt_id = ?", (key, attempt_id)
-    )
-    ids = [str(i) for (i,) in rows]
-    for stream, ranges in ranges_by_stream(ids).items():
-        whole = joined(ranges)
-        if len(whole) < len(ranges):
-            db.executemany(
-                "DELETE FROM landed WHERE into_table = ? AND id = ?",
-                ((key, continued_id(stream, *one)) for one in ranges),
-            )
-            db.executemany(
-                "INSERT INTO landed VALUES (?, ?, ?)",
-                ((key, continued_id(stream, *one), attempt_id) for one in whole),
-            )
-
-
-def _join_files(
-    db: sqlite3.Connection, key: str, load_id: str, attempt_id: str, *, keep: bool
-) -> None:  # fmt: skip
-    """Take whole files out of what an attempt is loaded.
-
-    Args:
-        keep: keep their ids apart; otherwise the journal of the table has them.
-    """
-    plain = "into_table = ? AND attempt_id = ? AND length(id) = 32"
-    if keep:
-        db.execute(
-            "INSERT OR IGNORE INTO joined_into (into_table, load_id) VALUES (?, ?)", (key, load_id)
-        )
-        db.execute(
-            "INSERT OR IGNORE INTO joined SELECT (SELECT number FROM joined_into WHERE "
-            f"into_table = ? AND load_id = ?), bytes_of(id), ? FROM landed WHERE {plain}",
-            (key, load_id, _today(), key, attempt_id),
-        )
-    db.execute(f"DELETE FROM landed WHERE {plain}", (key, attempt_id))
-
-
-def _drop_joined(db: sqlite3.Connection, column: str, value: str) -> int:
-    """Forget the ids of long ago of a table or of a load; return how many they were."""
-    which = f"number IN (SELECT number FROM joined_into WHERE {column} = ?)"
-    gone = db.execute(f"DELETE FROM joined WHERE {which}", (value,)).rowcount
-    db.execute(f"DELETE FROM joined_into WHERE {column} = ?", (value,))
-    return gone
-
-
-def _today() -> int:
-    return int(datetime.now(UTC).timestamp() // 86_400)
 
 
 def _check_first(db: sqlite3.Connection, attempt_id: str, path: Path) -> None:
