@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,65 @@ def test_uuids_of_parquet(lake: Lake) -> None:
     assert lake.rows("SELECT toString(u) FROM {db}.t ORDER BY toString(u)") == [[t] for t in texts]
 
 
+ARROW: dict[str, tuple[pa.Array, list[Any], list[Any]]] = {
+    "half": (pa.array([1.5, -2.25, None], pa.float16()), [1.5, -2.25, None], []),
+    "halves": (
+        pa.array([[1.5], [-2.25, None], []], pa.list_(pa.float16())),
+        [[1.5], [-2.25, None], []], [],
+    ),
+    "view": (pa.array(["a", "b", None], pa.string_view()), ["a", "b", None], []),
+    "short decimal": (
+        pa.array([Decimal("1.25"), Decimal("-999.99"), None], pa.decimal32(5, 2)),
+        [1.25, -999.99, None], [],
+    ),
+    "time": (
+        pa.array([1, 86_399_999_999, None], pa.time64("us")),
+        ["00:00:00.000001", "23:59:59.999999", None], ["Nullable(Time64(6))", "Nullable(String)"],
+    ),
+    "dictionary": (
+        pa.array([5, 7, None], pa.dictionary(pa.int8(), pa.int64())), [5, 7, None],
+        ["Nullable(Int64)", "Nullable(Int64)"],
+    ),
+}  # fmt: skip
+"""Values, what is stored, and the types of the column here and on the server."""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", ARROW)
+def test_newer_kinds_of_arrow(lake: Lake, kind: str) -> None:
+    """24.10 stored other numbers for half floats, and ended loads with the others."""
+    values, stored, types = ARROW[kind]
+    table = pa.table({"id": [1, 2, 3], "v": values})
+    pa.feather.write_feather(table, lake.shell.folder / "a.arrow", compression="uncompressed")
+    lake.shell.ok("load", "a.arrow", "--table", "t")
+    lake.ok("load", "a.arrow", "--table", "t")
+    places = (lake.shell.rows, "t"), (lake.rows, "{db}.t")
+    for n, (rows, name) in enumerate(places):
+        assert [row[0] for row in rows(f"SELECT v FROM {name} ORDER BY id")] == stored
+        if types:
+            assert rows(f"SELECT DISTINCT toTypeName(v) FROM {name}") == [[types[n]]]
+
+
+def test_a_server_that_reads_other_numbers_does_not_pull(lake: Lake, web: Web) -> None:
+    """Half floats of Arrow; of Parquet 24.10 took them, and split streams, for damage."""
+    folder = lake.shell.folder
+    table = pa.table({"v": pa.array([1.5, -2.25], pa.float16())})
+    pa.feather.write_feather(table, folder / "a.arrow", compression="uncompressed")
+    pq.write_table(table, folder / "half.parquet")
+    options = {"use_dictionary": False, "column_encoding": {"v": "BYTE_STREAM_SPLIT"}}
+    whole = pa.table({"v": pa.array([1, -2], pa.int32())})
+    pq.write_table(whole, folder / "split.parquet", **options)
+    for name, code, said, sum_ in (
+        ("a.arrow", 5, "the server cannot pull: v of", -0.75),
+        ("half.parquet", 4, "With --push the engine here reads the file", -0.75),
+        ("split.parquet", 4, "With --push the engine here reads the file", -1),
+    ):
+        load = ("load", web.put(name, (folder / name).read_bytes()), "--table", name.split(".")[0])
+        assert said in lake.ends(code, *load, "--pull").talk
+        lake.ok(*load)
+        assert lake.row(f"SELECT sum(v) FROM {{db}}.{load[-1]}") == [sum_]
+
+
 def encrypted(path: Path, *, footer: bool) -> None:
     """Write the columns a and b; b, and the footer or not, with keys that nobody gives."""
     import pyarrow.parquet.encryption as keys
@@ -185,6 +245,11 @@ def test_what_no_reader_knows_is_named_with_a_hint_that_works(shell: Shell) -> N
     assert shell.row("SELECT * FROM `column`") == [1]
     encrypted(folder / "whole.parquet", footer=True)
     assert "whose footer is encrypted" in shell.ends(4, "load", "whole.parquet").talk
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([7]))
+    pa.feather.write_feather(pa.table({"r": runs}), folder / "runs.arrow", "uncompressed")
+    told = shell.ends(4, "load", "runs.arrow").talk
+    assert "runs.arrow cannot be read" in told
+    assert "have the column written as another one" in told
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     pq.write_table(twice, folder / "twice.parquet")
     assert "two columns of the name a" in shell.ends(4, "load", "twice.parquet").talk

@@ -79,6 +79,24 @@ BAD = {
 
 
 @pytest.mark.sampled(3)
+@pytest.mark.parametrize("mark", [",", pytest.param("\t", marks=pytest.mark.long)])
+def test_a_row_that_begins_as_comments_do_is_no_comment_behind_the_sample(
+    shell: Shell, mark: str
+) -> None:
+    """Such rows were left out without a word: only the options say what they are."""
+    name = "in.csv" if mark == "," else "in.tsv"
+    body = f"# by hand\nname{mark}v\n" + f"abcdefghij{mark}12345\n" * MANY
+    shell.write(name, f"{body}# half\n#42{mark}7\nlast{mark}8\n")
+    told = shell.ends(1, "load", name).talk
+    assert f"line {MANY + 4} begins with # as comments do, and has the fields of a row" in told
+    assert "--comment '#' leaves such lines out, --comment none keeps them" in told
+    left = shell.ok("load", name, "--table", "left", "--max-errors", "1").talk
+    assert "rejected 1 bad row" in left
+    shell.ok("load", name, "--comment", "#")
+    for table in ("left", "in"):
+        assert shell.row(f"SELECT count(), max(name) FROM `{table}`") == [MANY + 1, "last"]
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_types_that_hints_name_take_the_value(shell: Shell, name: str) -> None:
     bad = BAD[name]

@@ -19,6 +19,10 @@ pub struct Dialect {
     pub escape: String,
     /// What lines begin with that are not data; nothing for none.
     pub comment: String,
+    /// The mark of comments was found and not given: behind the first record, a line with it that
+    /// has as many fields as that one may be a row. It is written as one field, so that whoever
+    /// reads the rows refuses it.
+    pub comment_found: bool,
     /// Lines before the header or the first record.
     pub skip_lines: u64,
     /// Each line ends with a delimiter, behind which there is no field.
@@ -60,6 +64,7 @@ impl Default for Dialect {
             quote: "\"".into(),
             escape: "\"".into(),
             comment: String::new(),
+            comment_found: false,
             skip_lines: 0,
             trailing: false,
             trim: false,

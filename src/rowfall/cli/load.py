@@ -18,6 +18,7 @@ from rowfall.cli.options import (
 )
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
+from rowfall.core.load_command import hints_into
 from rowfall.core.masked import Secret
 from rowfall.core.results import LoadError
 
@@ -61,7 +62,8 @@ def load(
         from rowfall import api
 
         follow = values["follow"]
-        with output.listener("" if follow else None, ask=not yes) as listener:
+        listened = output.listener("" if follow else None, ask=not yes)
+        with hints_into(to), listened as listener:
             if follow:
                 from rowfall.core.events import Note
 

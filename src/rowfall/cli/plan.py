@@ -15,6 +15,7 @@ from rowfall.cli.options import (
     table_options,
 )
 from rowfall.cli.output import CommandOutput
+from rowfall.core.load_command import hints_into
 from rowfall.core.masked import Secret
 
 
@@ -48,7 +49,8 @@ def plan(
     from rowfall import api
     from rowfall.report.plan import plan_document, plan_text
 
-    with output.listener():  # says that it still looks where that takes long
+    # The listener says that it still looks where that takes long.
+    with hints_into(to), output.listener():
         made = api.plan(sources, to=to, table=table, options=options_of(values), password=password)
     if output.json:
         output.document(plan_document(made, every_split=every_split))

@@ -64,6 +64,7 @@ COMPRESSIONS = {
     ".xz": "xz",
     ".bz2": "bz2",
 }
+ARROW = frozenset({"Arrow", "ArrowStream"})
 LAKES = frozenset({"Iceberg", "Delta"})
 """Kinds of tables, named like formats: their source reads their files, which are Parquet."""
 AUTO = "auto"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from rowfall.core.errors import RowfallError
+from rowfall.core.masked import MASK
 from rowfall.core.options import LOAD, Options, flags_of
+from rowfall.core.patterns import regex
+from rowfall.core.uri import mask
 
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")
 """Targets that a command without --to means."""
@@ -31,6 +36,32 @@ def load_command(sources: Sequence[str], to: str, table: str, options: Options, 
         for one in value if flag.many else (value,):
             words += [flag.flags[0]] if isinstance(one, bool) else [flag.flags[0], str(one)]
     return f"{shlex.join(words)} {more}"
+
+
+def with_target(hint: str | None, to: str) -> str | None:
+    """Return a hint whose ``rowfall load`` names the target of the load that it is about.
+
+    Args:
+        to: the target as shown; without it the command would load into the folder here.
+    """
+    if not hint or "--to " in hint or (target := _near(to)) in DEFAULT_TARGETS:
+        return hint
+    named = f"rowfall load --to {shlex.quote(target)} "
+    return _COMMAND.sub(lambda _: named, hint)
+
+
+_COMMAND = regex(r"\browfall load (?=[-'\w./])")
+
+
+@contextmanager
+def hints_into(to: str | None) -> Iterator[None]:
+    """Let the commands in hints of errors name a target, see :func:`with_target`."""
+    try:
+        yield
+    except RowfallError as error:
+        shown = mask(to or "").replace(f":{MASK}@", "@")
+        error.hint = with_target(error.hint, shown)
+        raise
 
 
 def quoted(text: str) -> str:

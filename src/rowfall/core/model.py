@@ -39,7 +39,8 @@ class Dialect:
         delimiter: between fields, one or more characters.
         quote: around fields, one character; "" where quotes mean nothing.
         escape: before a quote inside quotes; the quote itself where it is doubled.
-        comment: what lines begin with that are not data; "" for none.
+        comment: what lines begin with that are not data; "" for none. ``comment_found``: nobody
+            has given it, so a line with it that has the fields of a row may be one, and is refused.
         skip_lines: before the header or the first row.
         nulls: unquoted fields that mean NULL, beside the empty one.
         missing: index of a column, and words that mean NULL in it alone where they are not quoted.
@@ -63,6 +64,7 @@ class Dialect:
     quote: str = '"'
     escape: str = '"'
     comment: str = ""
+    comment_found: bool = False
     skip_lines: int = 0
     nulls: tuple[str, ...] = ()
     decimal: str = "."

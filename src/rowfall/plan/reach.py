@@ -18,7 +18,7 @@ from typing import cast
 
 from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import Reach
-from rowfall.core import uri
+from rowfall.core import formats, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
@@ -100,6 +100,7 @@ def reach(
     else:
         pulled = cast("Source", _as_read_by_server(source, oldest or server.facts.version))
         found = _refusal(server, pulled, listing, started + BUDGET_SECONDS)
+        found = found or _misread(server, pulled, listing, encoding, oldest)
         seconds = time.monotonic() - started
         if found is None:
             count = "its only object" if len(listing) == 1 else "first and last object"
@@ -154,6 +155,35 @@ def _refusal(server: Engine, source: Source, listing: Listing, deadline: float) 
         if wrong:
             return wrong
     return None
+
+
+def _misread(
+    server: Engine, source: Source, listing: Listing, encoding: Encoding | None, oldest: str
+) -> _Refusal | None:
+    """Return a refusal where the server would read other values out of a file without an error.
+
+    The reader of Arrow of 24.10 gives other numbers for half floats, which it says are Float32.
+    """
+    release = version_numbers(oldest or server.facts.version)[:2]
+    if encoding is None or encoding.format not in formats.ARROW or release >= _HALF_FLOATS:
+        return None
+    split = listing.split(_sample(listing)[0], "")
+    asked = SqlText.of("DESCRIBE TABLE ", source.relation([split], encoding, ""))
+    try:
+        rows = server.probe(asked, QUESTION_SECONDS, IMPATIENT)
+    except RowfallError:
+        return None  # who takes the sample says so
+    for name, type_, *_ in rows:
+        if "Float32" in str(type_):
+            return _Refusal(
+                f"{name} of {split.uri} may hold half floats, which releases before "
+                f"{'.'.join(map(str, _HALF_FLOATS))} read as other numbers",
+                "Leave out --pull.",
+            )
+    return None
+
+
+_HALF_FLOATS = (26, 9)  # the first that was tried and reads those of Arrow
 
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -273,6 +303,7 @@ def _short(message: str) -> str:
         if found:
             return found.expand(text) if text else found[0].strip()
     plain = message.partition(": While executing")[0].partition(" (version")[0]
+    plain = " ".join(plain.split())
     return plain if len(plain) < 160 else plain[:157] + "..."
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -88,6 +89,8 @@ from rowfall.systems.clickhouse.codes import (
 
 # The first that was tried; 24.10 refuses it.
 NULL_TUPLES_RELEASE = (26, 9)
+# Time and Time64 came with it; where they are off, the engine says which setting allows them.
+TIME_TYPES_RELEASE = (25, 6)
 
 
 def survey(
@@ -126,10 +129,20 @@ def survey(
     reached = _ask_reach(session, listing)
     transport.check_pull(reached, options)  # before anything is read
     listed = destination.existing_table(session, table or session.first_target.table)
-    encoding, schema = _ask_schema(
-        session, listing, reached, destination.columns(session, listed),
-        destination.stored_key(session, listed),
-    )  # fmt: skip
+    stored = destination.columns(session, listed), destination.stored_key(session, listed)
+    try:
+        encoding, schema = _ask_schema(session, listing, reached, *stored)
+    except RowfallError as error:
+        here = _reach_by_newer_reader(session, reached, error)
+        if here is None:
+            raise
+        if options.pull:
+            with suppress(RowfallError):
+                _ask_schema(session, listing, here, *stored)
+                error.hint = data_errors.READ_HERE
+            raise
+        encoding, schema = _ask_schema(session, listing, here, *stored)
+        reached = here
     schema = _checked(session, encoding, schema)
     if session.options.select and encoding is not None and encoding.format == "Native":
         # The engine asks for the columns that are selected, and would refuse all others.
@@ -349,6 +362,20 @@ def _ask_reach(session: Session, listing: Listing) -> Reach | None:
     )  # fmt: skip
 
 
+def _reach_by_newer_reader(
+    session: Session, reached: Reach | None, error: RowfallError
+) -> Reach | None:
+    """Return the way round a server that cannot read files with types; None where there is none.
+
+    24.10 takes logical types of Parquet that it does not know for damage.
+    """
+    declared = session.declared
+    if reached is None or not reached.pull or declared is None or declared.kind is not Kind.TYPED:
+        return None
+    said = error.message.partition(" (version")[0]
+    return Reach(False, f"the server cannot read the source: {said[:150]}", session.source)
+
+
 def _rewritten_here(session: Session, dialect: Dialect) -> Reach:
     why = f"{rewriting.describe(dialect)} is rewritten here first"
     return Reach(False, why, session.source, hint="Leave out --pull.")
@@ -475,6 +502,7 @@ def _ask_schema(
         existing, destination.questions(session), stored,
         json_type=destination.stores_json(session),
         null_tuples=_stores_null_tuples(session),
+        time_types=all(w.engine.facts.release[:2] >= TIME_TYPES_RELEASE for w in session.writers),
         times=_times(session),
         alone=(engine is session.reader and session.reader.idle)
         or built_parts.spares_servers(session.options),

@@ -54,6 +54,7 @@ from rowfall.core.events import (
     SplitFailed,
 )
 from rowfall.core.listing import Split
+from rowfall.core.load_command import with_target
 from rowfall.core.model import ENGINE, PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import AttemptRecord, Failure
@@ -909,6 +910,7 @@ class AttemptRunner:
         for split, error in errors:
             message, hint = shown(error.message), self._bad_rows.tried_hint(split, error)
             hint = None if hint is None else self._receiver.hint(hint)
+            hint = with_target(hint, self._given.plan.to.text)
             self._ledger.split_failed(self._load_id, split.id, message, hint)
             lasting = isinstance(error, DataError) or error.code in DATA_CODES
             lasting = lasting or (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.core import formats
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, Relate, RunSelect
@@ -40,10 +43,23 @@ def as_described(types: Sequence[tuple[str, str]], encoding: Encoding) -> list[C
             columns.append(ColumnFacts(name, DeclaredType("Nullable(String)", why=_WKB)))
             continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
-        days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
+        if encoding.format in formats.ARROW:
+            declared = _DICTIONARY.sub(_of_dictionary, declared)
+        days = days_of(declared) if encoding.format in formats.ARROW else declared
         given = DeclaredType(days, nested, stored=declared if days != declared else "")
         columns.append(ColumnFacts(name, given))
     return columns
+
+
+# Dictionaries of Arrow, of which tables take only those of strings.
+_DICTIONARY = regex(r"LowCardinality\((?:Nullable\((\w+(?:\([^()]*\))?)\)|(\w+(?:\([^()]*\))?))\)")
+
+
+def _of_dictionary(found: re.Match[str]) -> str:
+    bare = found[1] or found[2]
+    if bare.startswith(("String", "FixedString")):
+        return found[0]
+    return f"Nullable({bare})" if found[1] else bare
 
 
 # What the engine makes of the geometries of GeoParquet. None of them takes NULL: where one stands,

@@ -21,6 +21,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema, TableFit
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_rows.data_errors import type_options
@@ -65,6 +66,8 @@ from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
 from rowfall.sources.base import Annotated, KnowsNullLists, Source
 
+_TIME_OF_DAY = regex(r"\bTime(?:64\(\d\))?(?=[,)]|$)")
+
 
 def schema_for(
     source: Source, listing: Listing, encoding: Encoding | None, options: Options, ask: RunSelect,
@@ -105,8 +108,9 @@ def schema_for(
     added = source.annotations if isinstance(source, Annotated) else ()
     asked, own = read_table_options(options, ask), read_column_options(options, added)
     asked = replace(
-        asked, json_type=target.json_type, null_tuples=target.null_tuples, times=target.times
-    )
+        asked, json_type=target.json_type, null_tuples=target.null_tuples,
+        time_types=target.time_types, times=target.times,
+    )  # fmt: skip
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
         ask = _with_format_settings(ask, options)
@@ -480,6 +484,8 @@ def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
             type_, reason = infer_type(found, sample, json_type=asked.json_type, times=asked.times)
             if not asked.null_tuples and sample.encoding.kind is Kind.TYPED:
                 type_ = without_nullable_tuples(type_)
+            if not asked.time_types and (text := _TIME_OF_DAY.sub("String", type_)) != type_:
+                type_, reason = text, "the target has no type for a time of day"
         # Without splits the source declares its columns.
         given = given or not sample.splits
         columns.append(column(found.name, type_, found, sample, reason, given=given))

@@ -63,7 +63,7 @@ class TargetColumns:
         questions: to it, where its columns may be changed.
         partition_key: of it; "" for none.
         json_type: there is the type JSON, for objects whose keys vary.
-        null_tuples: there is the type Nullable(Tuple).
+        null_tuples: there is the type Nullable(Tuple). ``time_types``: there are Time and Time64.
         times: that the target holds.
         alone: no engine runs that could be asked about the source for nothing.
     """
@@ -73,6 +73,7 @@ class TargetColumns:
     partition_key: str = ""
     json_type: bool = True
     null_tuples: bool = True
+    time_types: bool = True
     times: TimeRange = WIDE
     alone: bool = False
 

@@ -34,7 +34,8 @@ class TableOptions:
         columns: (name, type) of all of them, () where they are to be inferred.
         types: of single columns, the others stay inferred.
         engine, order_by, partition_by: as SQL, "" where they are not given.
-        json_type: the target has the type JSON; ``null_tuples``: Nullable(Tuple).
+        json_type: the target has the type JSON; ``null_tuples``: Nullable(Tuple); ``time_types``:
+            Time and Time64.
         times: days and points in time that the target holds.
         clauses: more of them, as they stand behind ORDER BY.
     """
@@ -46,6 +47,7 @@ class TableOptions:
     partition_by: str = ""
     json_type: bool = True
     null_tuples: bool = True
+    time_types: bool = True
     times: TimeRange = WIDE
     clauses: tuple[str, ...] = ()
 

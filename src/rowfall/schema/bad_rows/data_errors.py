@@ -12,7 +12,7 @@ from rowfall.core import formats, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, RowfallError, headline, ready_to_paste
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.core.units import counted
@@ -31,7 +31,12 @@ from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
 from rowfall.schema.types.strict_reading import SIGN, TAG
 from rowfall.sources.compression import compression_of
-from rowfall.systems.clickhouse.codes import NO_NULL, VIOLATED_CONSTRAINT
+from rowfall.systems.clickhouse.codes import (
+    NO_NULL,
+    NOT_IMPLEMENTED,
+    UNKNOWN_TYPE,
+    VIOLATED_CONSTRAINT,
+)
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = regex(r"\(at row (\d+)\)")
@@ -63,6 +68,7 @@ _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
 _EXPANDED = regex(r'["$`\\!]')
 CORRECT = "Correct the file."
 EMPTY_LISTS = "--null-lists empty stores an empty list or map in its place."
+_UNKNOWN_TYPE = "The engine does not read this type: have the column written as another one."
 _AS_LINES = "Correct the file; --table NAME --format LineAsString loads its lines as text."
 READ_HERE = (
     "With --push the engine here reads the file: it names rows, and leaves bad ones out with "
@@ -179,7 +185,15 @@ def bad_row_error(
         elif encoding.dialect and encoding.dialect.trim and encoding.dialect.delimiter == " ":
             # Which of them it lacks nobody knows: an empty cell is a blank more.
             trial = replace(trial, filled=None)
-        if bad.fields == 0 and trial.rewritten:
+        if _is_comment(bad.value, encoding.dialect):
+            mark = encoding.dialect.comment if encoding.dialect else ""
+            text = (
+                f"{where} begins with {mark} as comments do, and has the fields of a row: {shown}"
+            )
+            hint = (
+                f"--comment {shlex.quote(mark)} leaves such lines out, --comment none keeps them."
+            )
+        elif bad.fields == 0 and trial.rewritten:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
         elif trial.filled is not None and not (encoding.dialect and encoding.dialect.fill):
             hint = _filling(trial.filled, schema, out)
@@ -202,6 +216,12 @@ _FORMS = {
     "common": "an access log without referer and agent", "combined": "an access log with referer "
     "and agent",
 }  # fmt: skip
+
+
+def _is_comment(line: str | None, dialect: Dialect | None) -> bool:
+    """Tell whether a line that was taken as a whole begins with a mark that nobody has given."""
+    found = dialect is not None and dialect.comment_found
+    return found and dialect is not None and (line or "").startswith(dialect.comment)
 
 
 def _filling(types: Mapping[str, str], schema: Schema, out: str) -> str:
@@ -533,6 +553,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
         years = "[-25567, 120530]" in first  # the days of releases before 26.7
         return f"holds a value that does not fit: {first[:200]}", READ_HERE if years else _OUT
+    if code in (NOT_IMPLEMENTED, UNKNOWN_TYPE):
+        return f"cannot be read: {first[:200]}", _UNKNOWN_TYPE
     return f"cannot be read: {first[:200]}", _OUT
 
 

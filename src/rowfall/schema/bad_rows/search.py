@@ -126,7 +126,11 @@ class BadRowSearch:
         line, where = reader.line_of(bad.row, int(before or 0)), ""
         line = None if self.objects else line
         if bad.which == LONG and line is not None:
-            bad = replace(bad, fields=self._fields_of(split, line))
+            bad = replace(bad, fields=len(self._fields_of(split, line)))
+        dialect = self.encoding.dialect
+        if dialect is not None and dialect.comment_found and bad.fields == 1 and line is not None:
+            # It may be a line that begins as comments do, which is written as one field.
+            bad = replace(bad, value="".join(self._fields_of(split, line)))
         if split.of_text and line is not None:
             line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
         if line is not None:
@@ -224,17 +228,17 @@ class BadRowSearch:
         except RowfallError:
             return True
 
-    def _fields_of(self, split: Split, line: int) -> int:
-        """Return the number of fields in a line; 0 where that cannot be told."""
+    def _fields_of(self, split: Split, line: int) -> Sequence[str]:
+        """Return the fields of a line; () where they cannot be told."""
         for _, text in self.ask(
             numbered_lines(self.source, split, self.encoding, [line]), IN_ORDER
         ):
             if not self.encoding.is_csv:
-                return str(text).count("\t") + 1
+                return str(text).split("\t")
             with suppress(csv.Error):
                 mark = self.encoding.delimiter
-                return len(next(csv.reader([str(text)], delimiter=mark, strict=True), ()))
-        return 0
+                return next(csv.reader([str(text)], delimiter=mark, strict=True), ())
+        return ()
 
     def header_of(self, split: Split) -> tuple[str, ...]:
         """Return the column names of one file with a header, () for files without."""

@@ -565,6 +565,7 @@ def _with_marks(
         quote=found.marks.quote,
         escape=found.marks.escape,
         comment=found.marks.comment,
+        comment_found=bool(found.marks.comment) and asked.marks.comment is None,
         skip_lines=found.skip_lines if found.titles else 0,
         trailing=bool(found.ends),
         trim=found.trim,

@@ -292,6 +292,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_may_be_a_row_is_one_field_where_nobody_has_given_the_mark_of_comments() {
+        let text = "# by hand, v2\nname,v\na,1\n# half\n#42,7\n#don\"t, x,y\n#\"a,b\",\"c\"\nz,8";
+        let given = Dialect { comment: "#".into(), ..Dialect::default() };
+        let found = Dialect { comment_found: true, ..given.clone() };
+        for chunk in 1..text.len() {
+            let of = |dialect| rewritten(text.as_bytes(), dialect, true, chunk).unwrap();
+            assert_eq!(of(&given), "name,v\na,1\nz,8\n", "{chunk}");
+            assert_eq!(of(&found), "name,v\na,1\n\"#42,7\"\nz,8\n", "{chunk}");
+        }
+    }
+
+    #[test]
     fn short_records_are_filled_and_blank_lines_left_out() {
         let filled = Dialect { fill: true, columns: 3, ..Dialect::default() };
         let text = b"a,b,c\n\n1\n \t\n2,x\n3,y,z\n";

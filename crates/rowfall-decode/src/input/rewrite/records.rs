@@ -44,6 +44,7 @@ pub struct Records {
     /// Bytes that end an unquoted field, or need a look.
     special: [bool; 256],
     comment: Vec<u8>,
+    comment_found: bool,
     skip_lines: u64,
     trailing: bool,
     trim: bool,
@@ -70,6 +71,8 @@ pub struct Records {
     out_line: u64,
     /// Fields of the first record; 0 before it.
     width: usize,
+    /// Fields of the last record.
+    fields: usize,
     wanted: VecDeque<u64>,
     found: Vec<u64>,
 }
@@ -111,6 +114,7 @@ impl Records {
             escape,
             special,
             comment: dialect.comment.clone().into_bytes(),
+            comment_found: dialect.comment_found,
             skip_lines: dialect.skip_lines,
             trailing: dialect.trailing,
             trim: dialect.trim,
@@ -135,6 +139,7 @@ impl Records {
             line: 1,
             out_line: 1,
             width: 0,
+            fields: 0,
             wanted: VecDeque::new(),
             found: Vec::new(),
         }
@@ -168,6 +173,15 @@ impl Records {
         let comment = !self.comment.is_empty() && rest.starts_with(&self.comment);
         if self.skip_lines > 0 || comment {
             let Some(next) = line_end(text, at, last) else { return Step::More };
+            if self.skip_lines == 0 && self.is_row(&text[at..next]) {
+                let start = out.len();
+                let line = &text[at..next];
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                write_field(line.strip_suffix(b"\r").unwrap_or(line), true, out);
+                out.push(b'\n');
+                self.count(&text[at..next], &out[start..]);
+                return Step::Record(next);
+            }
             self.skip_lines = self.skip_lines.saturating_sub(1);
             self.line += 1;
             return Step::Record(next);
@@ -193,6 +207,16 @@ impl Records {
             _ => out.truncate(start),
         }
         step
+    }
+
+    /// Tell whether a line that begins as comments do has as many fields as the first record.
+    fn is_row(&mut self, line: &[u8]) -> bool {
+        if !self.comment_found || self.width < 2 || self.header_comes || self.form.is_some() {
+            return false;
+        }
+        let mut fields = Vec::new();
+        let is_record = matches!(self.record(line, 0, true, &mut fields), Step::Record(_));
+        is_record && self.fields == self.width
     }
 
     fn count(&mut self, read: &[u8], written: &[u8]) {
@@ -313,6 +337,7 @@ impl Records {
             if out.len() == start && self.header_comes {
                 return Step::Record(next);
             }
+            self.fields = fields;
             if self.fill && !self.header_comes {
                 while fields < self.columns {
                     out.push(b',');
