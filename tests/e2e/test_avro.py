@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import fastavro
 import pytest
 
 from e2e.tools import Shell
@@ -87,3 +88,13 @@ def test_empty_lists_are_named_where_they_load_the_file(
     assert "a NULL in a column that takes none" in refused.talk
     assert ("--null-lists empty" in refused.talk) == helps
     shell.ends(0 if helps else 1, *given, "--null-lists", "empty")
+
+
+def test_a_column_of_nulls_alone(shell: Shell) -> None:
+    """The engine gives it a type that no column has, and ended with its own words."""
+    fields = [{"name": "id", "type": "long"}, {"name": "n", "type": "null"}]
+    schema = {"type": "record", "name": "r", "fields": fields}
+    with (shell.folder / "a.avro").open("wb") as out:
+        fastavro.writer(out, schema, [{"id": 1, "n": None}, {"id": 2, "n": None}])
+    shell.ok("load", "a.avro", "--table", "t", "--verify")
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, None], [2, None]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -122,10 +123,22 @@ def test_atomic_loads_and_limits(shell: Shell) -> None:
     assert shell.rows(SUMS) == [[100, 100, sum(range(100))]]
     limited = load(shell, "a1.csv", "--limit", "7")
     asked = shell.ends(3, "load", "a1.csv", "--table", "t")
-    assert f"rowfall undo {limited[:8]}" in asked.err
+    assert f"rowfall undo {limited[:8]} --yes" in asked.err
     shell.ok("undo", limited[:8], "--yes")
     load(shell, "a*.csv")
     assert shell.rows(SUMS) == [[300, 300, sum(range(300))]]
+
+
+def test_the_command_that_is_named_knows_the_folder(shell: Shell) -> None:
+    """A load is known by its own target alone: without it "no loads match" was the answer."""
+    files(shell)
+    load = ("load", "a1.csv", "--table", "t", "--to", "my data")
+    shell.ok(*load, "--limit", "7")
+    said = shell.ends(3, *load).err
+    command = next(line for line in said.splitlines() if "rowfall undo" in line)
+    _, undo = command.split("first: rowfall ")
+    shell.ok(*shlex.split(undo))
+    shell.ok(*load)
 
 
 def test_views_are_asked_about(shell: Shell) -> None:

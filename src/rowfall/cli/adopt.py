@@ -19,6 +19,7 @@ from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
+from rowfall.core.options import load_command
 
 if TYPE_CHECKING:
     from rowfall.core.results import Adopted
@@ -63,11 +64,11 @@ def adopt(
     more = len(found.splits) - MOST_SHOWN
     if more > 0:
         output.talk(f"and {more:,} more; --json lists all of them")
-    output.talk(_summary(found, dry=dry_run))
+    output.talk(_summary(found, to, dry=dry_run))
     return Exit.DONE
 
 
-def _summary(found: Adopted, *, dry: bool) -> str:
+def _summary(found: Adopted, to: str | None, *, dry: bool) -> str:
     count = len(found.splits)
     verb = ("would count" if dry else "counts" if count == 1 else "count") + " as loaded"
     told = [f"{units.counted(count, found.unit)} {verb} into {found.table}"]
@@ -75,5 +76,5 @@ def _summary(found: Adopted, *, dry: bool) -> str:
         told.append(f"{found.known:,} did before")
     if found.newer:
         told.append(f"{found.newer:,} newer than --before left to be loaded")
-    taken = f"; rowfall forget {found.load_id} takes it back" if found.load_id else ""
+    taken = f"; {load_command('forget', found.load_id, to)} takes it back" if found.load_id else ""
     return f"{', '.join(told)}{taken}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,21 +32,19 @@ def forget(
     LOAD_N is one attempt, whose rows are staged and cannot become visible: they are dropped.
     """
     from rowfall import api
+    from rowfall.core.options import load_command
 
     asked, attempt, number = load_id.partition("_")
     known = api.report(asked, to=to)
     unit = known.unit
     if not yes:
         if output.json or not sys.stdin.isatty():
-            from rowfall.core import uri  # its hashlib takes 3 ms of `rowfall --help`
-
             # By its id: 'last' is another one after another load.
             name = f"{known.load_id[:8]}{attempt}{number}"
-            named = f"{name} --to {shlex.quote(to)}" if to and uri.mask(to) == to else name
             raise UsageError(
                 f"nothing of load {name} into {known.target} was forgotten: "
                 f"{_consequence(known, load_id)}",
-                hint=f"Run it again with --yes: rowfall forget {named} --yes",
+                hint=f"Run it again with --yes: {load_command('forget', name, to, '--yes')}",
             )
         output.help(_consequence(known, load_id))
         if not click.confirm("Forget it?", err=True):

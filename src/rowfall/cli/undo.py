@@ -40,6 +40,7 @@ def undo(
     digits, or 'last'.
     """
     from rowfall import api
+    from rowfall.core.options import load_command
 
     dry_run, views = how["dry_run"], how["views"]
     found = api.undo(load_id, to=to, dry=True, views=views, password=password)
@@ -48,7 +49,7 @@ def undo(
             name = found.load_id[:8]
             raise UsageError(
                 f"nothing was taken out: {_summary(found, 'would be taken out')}",
-                hint=f"Run it again with --yes: rowfall undo {name} --yes",
+                hint=f"Run it again with --yes: {load_command('undo', name, to, '--yes')}",
             )
         output.help(_summary(found, "would be taken out"))
         if not click.confirm("Take them out?", err=True):

@@ -1248,6 +1248,21 @@ def command_line(command: str, sources: Sequence[str], options: Options, *more: 
     return shlex.join(words)
 
 
+def load_command(command: str, load_id: str, to: str | None, *more: str) -> str:
+    """Return a command about a load, which only its own target knows.
+
+    Args:
+        to: the target, as typed or as it is shown; None for the one of no option.
+
+    Returns:
+        Text to be pasted into a shell.
+    """
+    from rowfall.core import uri  # its hashlib takes 3 ms of `rowfall --help`
+
+    target = ("--to", uri.mask(to)) if to else ()
+    return shlex.join(["rowfall", command, load_id, *target, *more])
+
+
 def restored(values: dict[str, Any]) -> Options:
     """Return the options that :func:`changed` gave, read from JSON; unknown names are left out."""
     known = {item.name for item in fields(Options)}

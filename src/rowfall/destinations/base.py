@@ -17,6 +17,7 @@ from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.options_check import check_options
+from rowfall.destinations.questions import about_load
 from rowfall.engines.base import ExistingTable
 from rowfall.targets.base import Target
 
@@ -116,7 +117,7 @@ class BaseDestination:
         if not found.ok:
             raise VerifyError(
                 f"source and target differ: {found.source_rows:,} rows and {found.target_rows:,}",
-                hint=f"rowfall verify {load.id[:8]} says which files.",
+                hint=f"It says which files: {about_load(load.session, 'verify', load.id[:8])}",
             )
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowfall.contracts.destination import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError, UsageError
-from rowfall.core.options import ADOPT, ALL, LOAD, NONE, command_line
+from rowfall.core.options import ADOPT, ALL, LOAD, NONE, command_line, load_command
 
 # What the question about an emptied table adds where there are rows, or may be.
 LATER_ROWS = ", and any rows that it holds came later"
@@ -70,6 +70,12 @@ def answers(session: Session, where: str) -> str:
     if not session.source.replayable or not session.destination.adopts(session.target):
         del lines[2]  # nothing to name, or a target without a record
     return "\n".join(lines)
+
+
+def about_load(session: Session, command: str, load_id: str, *more: str) -> str:
+    """Return a command about a load into the target of a session, to be pasted."""
+    to = session.destination.named(session)[0] if session.to is not None else None
+    return load_command(command, load_id, to, *more)
 
 
 def command_of(session: Session, command: str, *more: str) -> str:

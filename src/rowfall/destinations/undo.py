@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rowfall.contracts.destination import Session
 from rowfall.contracts.undo import Undo
 from rowfall.core import disk, units
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.results import Undone
+from rowfall.destinations.questions import about_load
 from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import Ledger
 from rowfall.ledger.ledger import UNDO, UNDOING
@@ -153,13 +155,14 @@ def _key_of(asked: Undo, ledger: Ledger) -> str:
     return row.target_key
 
 
-def stopped_undo(ledger: Ledger, key: str) -> LedgerError | None:
+def stopped_undo(session: Session, ledger: Ledger) -> LedgerError | None:
     """Return the error of a load into a table from which rows are half taken out; None for none."""
-    for load_id in ledger.begun(UNDO, key):
+    for load_id in ledger.begun(UNDO, session.target_key):
         return LedgerError(
             f"the rows of load {load_id[:8]} are half taken out of the table: rowfall undo was "
             "stopped",
-            hint=f"Let it come to its end first: rowfall undo {load_id[:8]} --yes",
+            hint="Let it come to its end first: "
+            f"{about_load(session, 'undo', load_id[:8], '--yes')}",
         )
     return None
 

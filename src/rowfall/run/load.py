@@ -186,7 +186,7 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
         if load.ledger.begun(UNDO, load.session.target_key):
             from rowfall.destinations.undo import stopped_undo  # hardly ever
 
-            refused = stopped_undo(load.ledger, load.session.target_key)
+            refused = stopped_undo(load.session, load.ledger)
             if refused is not None:
                 raise refused
         again = destination.settle_again(load, known) if known is not None else None

@@ -16,6 +16,7 @@ from rowfall.core import uri
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event
 from rowfall.core.options import changed
+from rowfall.destinations.questions import about_load
 from rowfall.ledger import Ledger, LoadRow, scratches
 from rowfall.ledger.recorder import Recorder
 from rowfall.ledger.running import Running
@@ -119,7 +120,7 @@ def _choose_load(
         ledger.give_up(old.id)
         old = None
     if old is not None:
-        _same_options(old, given, ledger)
+        _same_options(session, old, given, ledger)
     request = json.dumps({
         "sources": [uri.mask(s) for s in sources],
         "folder": os.getcwd(),
@@ -176,7 +177,7 @@ def followed_loads(session: Session, ledger: Ledger) -> list[str]:
     return [row.report for row in reversed(rows) if row.report is not None]
 
 
-def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
+def _same_options(session: Session, old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
     if not ledger.loaded_by(old.id):
         return
     before = json.loads(old.request)["options"]
@@ -189,7 +190,8 @@ def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> Non
         raise UsageError(
             f"load {old.id} of these files is unfinished and was run with other options: "
             + "; ".join(differ),
-            hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
+            hint="Give the same options to go on, or begin anew after "
+            f"{about_load(session, 'forget', old.id)}",
         )
 
 

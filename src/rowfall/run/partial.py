@@ -13,7 +13,7 @@ from rowfall.core import units
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import MARK, Split, partial_mark, range_of, split_id
 from rowfall.core.options import ERROR, LOAD, projection_of
-from rowfall.destinations.questions import command_of
+from rowfall.destinations.questions import about_load, command_of
 from rowfall.run.adopt import record_splits
 
 
@@ -37,7 +37,8 @@ def partial_question(session: Session, facts: LoadFacts) -> LedgerError | None:
     some = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
     ledger = session.ledger
     by = ledger.loaded_by_load(session.target_key, found) if ledger is not None else {}
-    undo = "".join(f"Take them out again first: rowfall undo {load_id[:8]}\n" for load_id in by)
+    commands = [about_load(session, "undo", load_id[:8], "--yes") for load_id in by]
+    undo = "".join(f"Take them out again first: {command}\n" for command in commands)
     return LedgerError(
         f"{session.table_text} would get rows twice: of {units.counted(len(names), 'file')} of "
         f"this load it holds rows already, {how} ({some})",

@@ -42,6 +42,9 @@ def as_described(types: Sequence[tuple[str, str]], encoding: Encoding) -> list[C
         if type_.base in _SHAPES and encoding.format == "Parquet":
             columns.append(ColumnFacts(name, DeclaredType("Nullable(String)", why=_WKB)))
             continue
+        if type_.base == "Nothing":  # a column of Avro that holds NULL alone, as no column does
+            columns.append(ColumnFacts(name, DeclaredType("Nullable(String)")))
+            continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
         if encoding.format in formats.ARROW:
             declared = _DICTIONARY.sub(_of_dictionary, declared)

@@ -49,6 +49,9 @@ CONTAINERS = {
     618: ("is not a whole lz4 file", "It was cut off, or is not lz4: test it with lz4 -t."),
     594: ("is not a whole bzip2 file", "It was cut off, or is not bzip2: test it with bzip2 -t."),
 }
+# Files of zstd --long=31 and of xz with a dictionary of gigabytes, which are whole.
+_LARGE_WINDOW = regex(r"requires too much memory for decoding|LZMA_MEMLIMIT_ERROR")
+_UNPACKERS = {561: "zstd -d --long=31", 554: "xz -dk"}
 # What the engine says where an object has other keys, or a value of another type, than the column.
 _NESTED = regex(r"tuple element|elements in named tuple|while reading the value of (nested )?key")
 _AT_KEY = regex(r"while reading the value of key ([^):]+)")
@@ -465,6 +468,9 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
     place = f"{uri} row {row[1]}" if row else uri
     if code in CONTAINERS:
         cause, hint = CONTAINERS[code]
+        if code in _UNPACKERS and _LARGE_WINDOW.search(message):
+            cause = "looks back further than its reader does: it was packed with a larger window"
+            hint = f"Unpack it, and load that: {_UNPACKERS[code]} {shlex.quote(uri)}"
         return DataError(f"{uri} {cause}", uri=uri, hint=hint)
     unknown = _FIELD.search(message)
     text, hint = _cause_and_hint(code, message)

@@ -62,6 +62,24 @@ _READER: Mapping[str, object] = {
     # Nobody is to be put out of a group because the engine is slow.
     "max.poll.interval.ms": 86_400_000,
 }  # fmt: skip
+# librdkafka unpacks all of an answer at once, and deflate makes up to 1,032 bytes of one: what one
+# of several readers is sent may take a quarter of the memory. The queue alone would allow 2 MB.
+_MOST_FETCHED, _LEAST_FETCHED, _SHARE = 2 << 20, 64 << 10, 4096
+
+
+def fetched(memory: int) -> dict[str, object]:
+    """Return the properties of readers that say how much brokers send at once.
+
+    A batch that is larger comes all the same, alone.
+
+    Args:
+        memory: of the load, in bytes.
+    """
+    most = max(_LEAST_FETCHED, min(_MOST_FETCHED, memory // _SHARE))
+    # librdkafka raises the limit of an answer to that of one message.
+    return {"fetch.max.bytes": most, "message.max.bytes": most, "fetch.message.max.bytes": most}
+
+
 # Properties that only producers know; librdkafka would warn of them elsewhere.
 _OF_PRODUCERS = frozenset((
     "partitioner", "linger.ms", "batch.size", "batch.num.messages", "compression.type",
@@ -164,16 +182,18 @@ class Client:
 
     Args:
         properties: of librdkafka. ``secrets``: what else errors may not show. ``patience``: how
-            long brokers may be away.
+            long brokers may be away. ``memory``: of the load, see :func:`fetched`; 0 for no reader
+            of rows.
     """
 
     def __init__(
         self, properties: Mapping[str, str | Secret], secrets: Sequence[Secret],
-        patience: str, direction: Direction,
+        patience: str, direction: Direction, memory: int = 0,
     ) -> None:  # fmt: skip
         self.servers = str(properties[SERVERS])
         self.patience = parse_duration(patience)
         self._properties, self._direction = properties, direction
+        self._reading = {**_READER, **(fetched(memory) if memory else {})}
         self._secrets = (*secrets, *secrets_of(properties))
         self._said = ""  # the last error of librdkafka, which it tells from another thread
         self._silent = False
@@ -447,7 +467,7 @@ class Client:
         with self._guard:
             reader = self._idle.pop() if self._idle else None
         if reader is None:
-            reader = self._made(Consumer, _READER)
+            reader = self._made(Consumer, self._reading)
         try:
             yield reader
         except BaseException:

@@ -22,10 +22,11 @@ from typing import Any
 from rowfall.core import formats, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, SourceGoneError, UsageError
 from rowfall.core.listing import Listing, Split, joined
+from rowfall.core.machine import total_memory
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.core.units import duration
+from rowfall.core.units import duration, parse_size
 from rowfall.decoder import rewriting
 from rowfall.sources.base import Unreadable
 from rowfall.sources.pipes import Streams, describe
@@ -45,6 +46,8 @@ COMMITTED = "committed"
 LEAST, MOST, PIECES = 50_000, 1_000_000, 8
 # Messages of a split that a sample shows: the schema is made of 20,000 rows of up to eight.
 SAMPLED = 5_000
+# As much as of a text file: 5,000 messages of a megabyte are more than most memories.
+SAMPLED_BYTES = 4 << 20
 # Of fewer rows a sample reads on: compaction leaves gaps of any length, tombstones and transactions
 # that were aborted fill others. 60,000 aborted messages in front of the first row took 0.3 s.
 ENOUGH = 500
@@ -79,7 +82,10 @@ class KafkaSource(Streams):
         address = parse(texts[0])
         self._topic, self._config, registry = address.topic, address.properties, address.registry
         self.secrets += secrets_of(self._config)
-        self._client = Client(self._config, self.secrets, options.patience, _direction(self.text))
+        memory = parse_size(options.memory) if options.memory else total_memory() // 2
+        self._client = Client(
+            self._config, self.secrets, options.patience, _direction(self.text), memory
+        )
         self._since, self._until = (
             _Bound.of(options.start_at, "--from"),
             _Bound.of(options.until, "--until"),
@@ -285,16 +291,20 @@ class KafkaSource(Streams):
         """Return the offsets of a range that hold its first rows; None where it has none."""
         key = partition, start, stop
         if key not in self._rows:
-            first, rows, end = -1, 0, min(stop, start + size)
+            first, rows, taken, end = -1, 0, 0, min(stop, start + size)
             ranges = ((start, end), (end, stop))
             for messages in chain.from_iterable(self._messages(partition, *r) for r in ranges):
-                values = [message.offset() for message in messages if message.value()]
-                if values and first < 0:
-                    first = values[0]
-                rows += len(values)
-                if messages and messages[-1].offset() >= end:
-                    end = messages[-1].offset() + 1
-                if rows >= ENOUGH:
+                last = -1
+                for message in messages:
+                    last = message.offset()
+                    if value := message.value():
+                        first = last if first < 0 else first
+                        rows, taken = rows + 1, taken + len(value)
+                        if taken >= SAMPLED_BYTES:
+                            break
+                if last >= end or taken >= SAMPLED_BYTES:
+                    end = last + 1
+                if rows >= ENOUGH or taken >= SAMPLED_BYTES:
                     break
             self._rows[key] = (first, end) if rows else None
         return self._rows[key]

@@ -15,6 +15,7 @@ from rowfall.core.listing import joined
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import open_source
+from rowfall.systems.kafka.client import _READER, fetched
 from rowfall.systems.kafka.messages import BrokenMessageError, Framing
 from rowfall.systems.kafka.protobuf import ProtobufMessages, message_name
 from rowfall.systems.kafka.source import LEAST, MOST, KafkaSource, missing, piece_of
@@ -194,3 +195,32 @@ def test_a_message_without_its_place_in_the_schema_is_broken(value: bytes) -> No
     messages = ProtobufMessages({}, (), f"{__file__}:M")
     with pytest.raises(BrokenMessageError, match="which message of its schema"):
         messages.text([Message(value, 5)])
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"), [(10, (2, 5_000)), (100_000, (2, 43)), (5_000_000, (2, 2))]
+)
+def test_a_sample_is_bounded_by_bytes(
+    size: int, wanted: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5,000 messages of a megabyte of each of eight partitions were a sample, to be refused."""
+    source = open_source(["kafka://h:9092/t"], Options(format="JSON"))
+    assert isinstance(source, KafkaSource)
+    contents = [None, b"", *([b"x" * size] * 9_998)]
+    messages = [Message(content, n) for n, content in enumerate(contents)]
+    monkeypatch.setattr(
+        source, "_messages", lambda partition, start, stop: iter([messages[start:stop]])
+    )
+    first, end = source._filled(0, 0, 10_000, 5_000) or (-1, -1)
+    assert (first, end - (size > 10)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("memory", "most"), [(256 << 20, 64 << 10), (1 << 30, 256 << 10), (64 << 30, 2 << 20)]
+)
+def test_brokers_send_no_more_than_the_memory_allows(memory: int, most: int) -> None:
+    """An answer of gzip becomes a thousand times as long, all at once."""
+    assert set(fetched(memory).values()) == {most}
+    from confluent_kafka import Consumer
+
+    Consumer({**_READER, **fetched(memory)}).close()
