@@ -208,6 +208,13 @@ def test_nested_columns_cannot_be_left_out(write: Write) -> None:
         (561, "ZSTD stream decoding failed: error 'Frame requires too much memory for decoding': "
          "While reading from: /d/a.zst (in file/uri /d/a.zst).", "/d/a.zst looks back further than "
          "its reader does: it was packed with a larger window"),
+        (636, "The table structure cannot be extracted from a Avro format file. Error:\n"
+         "avro::Exception, e.what() = Unknown codec in data file: xz (version 26.9.2.1).\n"
+         "(in file/uri /d/a.avro).",
+         "/d/a.avro is packed with xz, which the engine's reader of Avro does not know"),
+        (50, "Native Arrow IPC reader does not support the `null` type in schema inference "
+         "(field 'n') (in file/uri /d/a.arrow).", "/d/a.arrow has a column n of the type null, "
+         "which the engine does not read from Arrow"),
         (27, "Cannot parse input: expected ',': (at row 7)\n: (in file/uri /d/a.csv): Whil",
          "/d/a.csv row 7 holds a value that does not fit: Cannot parse input: expected ','"),
         (117, "Expected end of line: (at row 3)\n: (in file/uri /d/a.csv)",

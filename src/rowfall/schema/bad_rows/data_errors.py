@@ -64,6 +64,8 @@ _BROKEN = regex(
     r"Failed to read \w+ data: (bad |\S+ stream not found)",
     re.I,
 )
+_CODEC = regex(r"Unknown codec in data file: (\S+)")
+_NULL_FIELD = regex(r"does not support the `null` type in schema inference \(field '([^']*)'\)")
 _TWICE = regex(r"Cannot add column (\S+): column with this name already exists")
 _READ_STAGE = regex(r"read stage: ColumnData: column: ([^:\s]+)")
 _FETCH = "Fetch the file again, or see how it was written."
@@ -541,6 +543,16 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         return (
             f"has a column {at[1]} that is damaged or encrypted",
             f"Leave it out with --skip {at[1]}, or have it written without encryption.",
+        )
+    if codec := _CODEC.search(message):
+        return (
+            f"is packed with {codec[1]}, which the engine's reader of Avro does not know",
+            "Write it with the codec deflate, snappy or zstandard.",
+        )
+    if column := _NULL_FIELD.search(message):
+        return (
+            f"has a column {column[1]} of the type null, which the engine does not read from Arrow",
+            "Write it as Parquet, of which such columns are loaded, or leave the column out.",
         )
     if _BROKEN.search(message):
         return "is not a whole file of its format", _FETCH
