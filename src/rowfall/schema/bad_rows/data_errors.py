@@ -549,9 +549,9 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             f"is packed with {codec[1]}, which the engine's reader of Avro does not know",
             "Write it with the codec deflate, snappy or zstandard.",
         )
-    if column := _NULL_FIELD.search(message):
+    if field := _NULL_FIELD.search(message):
         return (
-            f"has a column {column[1]} of the type null, which the engine does not read from Arrow",
+            f"has a column {field[1]} of the type null, which the engine does not read from Arrow",
             "Write it as Parquet, of which such columns are loaded, or leave the column out.",
         )
     if _BROKEN.search(message):
