@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -290,3 +291,37 @@ def test_values_of_orc_among_other_files(run: Any, tmp_path: Path, flipped: int)
     assert taken.code == 1
     assert "240,000 rows from 4 of 5 files" in taken.out
     assert "v.orc" in taken.out
+
+
+@long
+def test_a_cell_of_a_workbook(rowfall: Any, tmp_path: Path) -> None:
+    """610 MiB were taken of 512: the process that reads a sheet had half a GiB besides."""
+    names = "http://schemas.openxmlformats.org/"
+    book, sheet = f"{names}spreadsheetml/2006/main", "xl/worksheets/sheet1.xml"
+    of = f"{names}officeDocument/2006/relationships"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{names}package/2006/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{names}package/2006/relationships"><Relationship '
+        f'Id="r1" Type="{of}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{book}" xmlns:r="{of}"><sheets><sheet name="S" '
+        'sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{names}package/2006/relationships">'
+        f'<Relationship Id="r1" Type="{of}/worksheet" Target="worksheets/sheet1.xml"/>'
+        "</Relationships>",
+    }
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+        for name, text in parts.items():
+            out.writestr(name, text)
+        with out.open(sheet, "w", force_zip64=True) as file:
+            file.write(f'<worksheet xmlns="{book}"><sheetData><row r="1"><c r="A1" '.encode())
+            file.write(b't="inlineStr"><is><t>')
+            for _ in range(1000):
+                file.write(b"x" * (1 << 20))
+            file.write(b"</t></is></c></row></sheetData></worksheet>")
+    own = {"HOME": str(rowfall.home), "ROWFALL_HOME": str(rowfall.home / "state")}
+    words = bombs.rowfall("load", str(path), "--table", "t", "--memory", "512MiB")
+    taken = bombs.measure(words, rowfall.cwd, {**os.environ, **own}, 2 * SECONDS)
+    assert taken.peak <= MOST // 2, f"{taken.peak / (1 << 20):.0f} MiB\n{taken.out}"
+    assert taken.code == 4
+    assert "the sheet takes more than the 512MiB of --memory" in " ".join(taken.out.split())

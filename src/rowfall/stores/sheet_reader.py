@@ -50,7 +50,7 @@ class SheetRequest:
         header: the table has one; None to look. ``skip``: rows above it or the first row.
         nulls: texts that mean no value, errors among them.
         columns: name and kind of those that are written; () to describe the sheet.
-        memory: bytes that the process may take.
+        memory: bytes that the process may take besides what it has when it begins.
     """
 
     path: str
@@ -435,7 +435,15 @@ def main() -> int:
     given |= {name: tuple(map(tuple, given[name])) if name == "columns" else tuple(given[name])
               for name in ("names", "nulls", "columns")}  # fmt: skip
     asked = SheetRequest(**given)
-    resource.setrlimit(resource.RLIMIT_AS, (asked.memory, asked.memory))
+    # Addresses that Python and its libraries have by now are not all memory: a limit that counts
+    # them as such would be too low, and one with room for them on every machine too high.
+    try:
+        with open("/proc/self/statm") as file:
+            taken = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        taken = 512 << 20  # no Linux
+    most = taken + asked.memory
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         sheet = _Sheet(asked)
         if asked.columns:

@@ -42,7 +42,7 @@ MARK = "::"
 """Between a workbook and a sheet, as between an archive and a member."""
 _LOOKED_AT = 16
 """Workbooks whose values are looked at: each is read a second time when it is loaded."""
-_BASE = 512 << 20  # addresses that Python and its libraries take without a sheet: 250 MiB
+_OWN = 100 << 20  # of the memory, what this process takes beside that which reads a sheet
 _READ = 1 << 18
 _NO_SIGN = ("format", "compression", "delimiter", "quote", "escape", "comment", "encoding",
             "decimal", "thousands", "dates", "blanks")  # fmt: skip
@@ -252,7 +252,7 @@ class Workbooks(Streams):
             None if options.header is None else options.header.lower() in ("yes", "true"),
             options.skip_lines,
             tuple(filter(None, map(str.strip, (options.columns or "").split(",")))),
-            tuple(filter(None, (options.null or "").split(","))), tuple(columns), most + _BASE,
+            tuple(filter(None, (options.null or "").split(","))), tuple(columns), most - _OWN,
         )  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-m", "rowfall.stores.sheet_reader"], stdin=subprocess.PIPE,
