@@ -1,10 +1,14 @@
 """Memory, requests and time of a followed prefix with millions of objects.
 
     python bench/many_objects.py [--objects 10000000] [--polls 60] [--growing|--random]
+    python bench/many_objects.py --record postgresql|mariadb|duckdb|clickhouse|kafka|iceberg
 
 The listing API of S3 is played by a small server here, which makes each page of names from their
 numbers: no service holds ten million objects on a laptop. What is measured is rowfall's own part: a
 watch with a record that knows all of them. Prints one JSON object.
+
+With ``--record`` what a million loaded objects cost in the record of a target, and in rowfall:
+lines as loads of 100 files each leave them, old ones, are packed as a follower packs them.
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import record_room
 
 _HEAD = (
     '<?xml version="1.0"?><ListBucketResult><Name>many</Name><Prefix>in/</Prefix><MaxKeys>1000'
@@ -147,10 +154,14 @@ def main() -> int:
     words.add_argument("--objects", type=int, default=10_000_000)
     words.add_argument("--polls", type=int, default=60)
     words.add_argument("--random", action="store_true", help="names that do not grow")
+    words.add_argument("--record", choices=sorted(record_room.TARGETS))
     words.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = words.parse_args()
     if given.serve:
         serve(given.objects)
+        return 0
+    if given.record:
+        print(json.dumps(record_room.measure(given.record, min(given.objects, 1_000_000))))
         return 0
     server = subprocess.Popen(
         [sys.executable, __file__, "--serve", "--objects", str(given.objects)],

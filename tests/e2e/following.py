@@ -82,9 +82,10 @@ class Follower:
             self.said.append(event.text)
 
     def run(self, source: str | list[str], to: str | Path, **options: Any) -> Report:
-        """Follow until the last step is done and everything is loaded."""
+        """Follow until the last step is done and everything is loaded; ``table``: t."""
+        table = options.pop("table", "t")
         given = Options(follow=True, **{"batch_seconds": "0", "poll": "0.05s", **options})
-        request = Request(source, str(to), "t", given)
+        request = Request(source, str(to), table, given)
         with open_session(request, self.hear, dry=False) as session:
             self.sources.append(session.source)
             return follow(session, self, self.control)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ import pytest
 from pyarrow import parquet
 
 from contract.values import duckdb_at
+from e2e.following import Follower, put
 from e2e.tools import Shell
 from faults.bombs import measure, rowfall
+from rowfall import api
+from rowfall.engines import file_database
+from rowfall.run import follow
 
 
 @pytest.fixture
@@ -340,3 +345,46 @@ def test_other_loads_never_import_it(shell: Shell) -> None:
     assert done.returncode == 0
     assert "rowfall.run" in done.stderr
     assert "duckdb" not in done.stderr
+
+
+def test_a_followed_folder_and_a_record_that_is_joined(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was loaded long ago is known in 30 bytes a file, and forgotten with its load."""
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    monkeypatch.setattr(file_database, "_JOINED_AGE", "0 seconds")
+    folder, to = shell.folder / "in", f"duckdb://{shell.folder}/new.duckdb"
+    folder.mkdir()
+
+    def file(*numbers: int) -> None:
+        for number in numbers:
+            put(folder / f"{number}.csv", number)
+
+    def ask(text: str) -> list[Any]:
+        with duckdb_at(shell.folder / "new.duckdb") as do:
+            return list(do(text).fetchall())
+
+    def skipped() -> list[int]:
+        done = shell.ok("load", str(folder), "--table", "t", "--to", to, "--json").document
+        return [done["splits_skipped"], done["rows"]]
+
+    Follower(*(partial(file, number) for number in range(1, 7))).run(str(folder), to)
+    ((left,),) = ask("SELECT count(*) FROM _rowfall_loaded")
+    ((moved,),) = ask("SELECT sum(octet_length(ids)) // 16 FROM _rowfall_packed")
+    assert left + moved == 6
+    assert moved >= 3
+    Follower(partial(file, *range(7, 107))).run(str(folder), to)
+    assert ask("SELECT count(*), count(DISTINCT a) FROM t") == [(106, 106)]
+    assert skipped() == [106, 0]
+    oldest = min(api.loads(to=to), key=lambda one: one.started)
+    assert oldest.rows >= 4
+    ask(f"DELETE FROM t WHERE a <= {oldest.rows}")
+    assert api.forget(oldest.load_id, to=to) == oldest.rows
+    assert skipped() == [106 - oldest.rows, oldest.rows]
+    assert ask("SELECT count(*), count(DISTINCT a) FROM t") == [(106, 106)]
+    # Another table in its place holds nothing of it.
+    one = str(folder / "1.csv")
+    shell.ok("load", one, "--replace", "--table", "t", "--to", to)
+    assert ask("SELECT count(*) FROM _rowfall_packed") == [(0,)]
+    assert skipped() == [1, 105]

@@ -50,7 +50,8 @@ def test_the_form_of_the_job(file: str) -> None:
     assert pod["restartPolicy"] == "Never"  # podFailurePolicy is refused with another
     assert container["image"] == f"rowfall:{__version__}"  # as packaging/image.sh names it
     first, *rules = spec["podFailurePolicy"]["rules"]
-    assert first == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    assert first == {"action": "Ignore", "onPodConditions": [condition]}
     assert {rule["onExitCodes"]["containerName"] for rule in rules} == {container["name"]}
     # Of the codes of rowfall 1, 6 to 8, 70, 130, and 137 of a pod that was killed are tried again.
     codes = (0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130, 137)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
+from e2e.following import Follower, put
 from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
 from lab.proxy import Proxy
+from rowfall import api
+from rowfall.run import follow
+from rowfall.systems.mysql import joined
 from rowfall.systems.mysql.database import MySQLDatabase
 
 pytestmark = pytest.mark.xdist_group("mysql")
@@ -691,3 +697,80 @@ def test_the_plan_counts_what_each_row_costs(db: Database) -> None:
     db.shell.write("t.csv", "id,n\n1,1\n")
     plan = db.shell.ok("plan", "t.csv", "--table", "t", "--to", db.uri(), "--json").document
     assert plan["upkeep"].startswith("2 indexes, 1 CHECK, 1 trigger: kept up with each row")
+
+
+# --- what was loaded long ago ---------------------------------------------------------------------
+
+
+def test_a_followed_folder_and_a_record_that_is_joined(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was loaded long ago is known by its digest, whoever asks and whatever is altered."""
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
+    folder, to = db.shell.folder / "in", db.uri(scheme="mariadb")
+    folder.mkdir()
+    ranges = "INSERT INTO _rowfall_loaded (target, split, attempt, load_id, name, whole, session, "
+
+    def file(*numbers: int) -> None:
+        for number in numbers:
+            put(folder / f"{number}.csv", number)
+
+    def skipped() -> list[int]:
+        other = {"ROWFALL_HOME": str(db.shell.folder / secrets.token_hex(4))}
+        words = ("load", str(folder), "--table", "t", "--to", to, "--json")
+        done = json.loads(db.shell.ok(*words, env=other).out)
+        return [done["splits_skipped"], done["rows"]]
+
+    # Of a record that an earlier version has begun, with a range that stays where it is.
+    Follower(partial(file, 0)).run(str(folder), to)
+    db.run(
+        f"{ranges} loaded, attempt_rows, table_made) SELECT target, '0[0:1]', 'x_1', 'x', 'f', "
+        f"'w', 0, loaded, 1, table_made FROM _rowfall_loaded",
+    )
+    Follower(*(partial(file, number) for number in range(1, 7))).run(str(folder), to)
+    ((left,),) = db.run("SELECT COUNT(*) FROM _rowfall_loaded")
+    ((moved,),) = db.run("SELECT SUM(LENGTH(ids)) DIV 16 FROM _rowfall_packed")
+    assert left + moved == 8
+    assert moved >= 3
+    Follower(partial(file, *range(7, 1007))).run(str(folder), to)
+    all_rows = "SELECT COUNT(*), COUNT(DISTINCT a) FROM t"
+    assert db.run(all_rows) == [(1007, 1007)]
+    assert skipped() == [1007, 0]
+    db.run("ALTER TABLE t FORCE", "OPTIMIZE TABLE t")
+    assert skipped() == [1007, 0]
+    # The load that stands for the oldest batches is forgotten with all of them.
+    oldest = min(api.loads(to=to), key=lambda one: one.started)
+    gone = [a for (a,) in db.run(f"SELECT a FROM t ORDER BY a LIMIT {oldest.rows}")]
+    db.run(f"DELETE FROM t WHERE a <= {max(gone)}")
+    assert oldest.rows >= 4
+    assert api.forget(oldest.load_id, to=to) == oldest.rows
+    assert skipped() == [1007 - oldest.rows, oldest.rows]
+    assert db.run(all_rows) == [(1007, 1007)]
+    # Another table of this name holds nothing of it, nor does one that replaces it.
+    db.run("CREATE TABLE u LIKE t", "DROP TABLE t", "RENAME TABLE u TO t")
+    assert skipped() == [0, 1007]
+    assert db.run("SELECT COUNT(*) FROM _rowfall_joined_sets") == [(0,)]
+    assert db.run("SELECT COUNT(*) FROM _rowfall_packed") == [(0,)]
+    assert db.run(all_rows) == [(1007, 1007)]
+
+
+@pytest.mark.long
+def test_what_a_table_that_is_replaced_held_is_not_the_new_ones(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
+    folder, to = db.shell.folder / "in", db.uri(scheme="mariadb")
+    folder.mkdir()
+    steps = [partial(put, folder / f"{number}.csv", number) for number in range(6)]
+    Follower(*steps).run(str(folder), to)
+    ((moved,),) = db.run("SELECT SUM(LENGTH(ids)) DIV 16 FROM _rowfall_packed")
+    assert moved >= 2
+    one = str(folder / "5.csv")
+    words = ("--table", "t", "--to", to, "--json")
+    assert json.loads(db.shell.ok("load", one, "--replace", *words).out)["rows"] == 1
+    assert json.loads(db.shell.ok("load", str(folder), *words).out)["rows"] == 5
+    assert db.run("SELECT COUNT(*), COUNT(DISTINCT a) FROM t") == [(6, 6)]

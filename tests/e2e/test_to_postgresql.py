@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,12 @@ from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
 from rowfall import api
 from rowfall.core.listing import CUT_LEAST
+from rowfall.core.options import Options
+from rowfall.destinations.database import open_database
 from rowfall.run import follow
 from rowfall.systems.postgresql import joined
+from rowfall.systems.postgresql.database import PostgresDatabase
+from rowfall.targets import open_target
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -587,7 +592,7 @@ def test_what_is_no_text_is_found(into: Into) -> None:
 def test_a_followed_folder_and_a_record_that_is_joined(
     into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was loaded long ago is known in 110 bytes a file, whoever asks."""
+    """What was loaded long ago is known in 30 bytes a file, whoever asks."""
     monkeypatch.setattr(follow, "KEPT", 2)
     monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
     monkeypatch.setattr(joined, "AGE", "0 seconds")
@@ -601,7 +606,10 @@ def test_a_followed_folder_and_a_record_that_is_joined(
 
     steps = [partial(file, number) for number in range(1, 7)]
     Follower(*steps).run(str(folder), into.uri)
-    counts = "SELECT (SELECT count(*) FROM {s}._rowfall_loaded), count(*) FROM {s}._rowfall_joined"
+    counts = (
+        "SELECT (SELECT count(*) FROM {s}._rowfall_loaded), sum(length(ids)) / 16 "
+        "FROM {s}._rowfall_packed"
+    )
     ((left, moved),) = into.ask(counts)
     assert left + moved == 6
     assert moved >= 3
@@ -622,3 +630,33 @@ def test_a_followed_folder_and_a_record_that_is_joined(
     assert api.forget(oldest.load_id, to=into.uri) == oldest.rows
     assert into.load(str(folder), "--table", "t")["rows"] == oldest.rows
     assert into.ask("SELECT count(*), count(DISTINCT a) FROM {s}.t") == [(1006, 1006)]
+
+
+def test_ids_that_an_earlier_version_has_joined_are_read_and_packed(
+    into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", into.server.password)
+    for name in "ab":
+        into.shell.write(f"{name}.csv", "a\n1\n")
+    loads = [into.load(f"{name}.csv", "--table", "t")["load_id"] for name in "ab"]
+    into.do(
+        "CREATE TABLE {s}._rowfall_joined (id uuid PRIMARY KEY, table_id oid NOT NULL, "
+        "day smallint NOT NULL, load text NOT NULL)",
+        "WITH gone AS (DELETE FROM {s}._rowfall_loaded RETURNING split, table_id, load) "
+        "INSERT INTO {s}._rowfall_joined SELECT md5(table_id::text || split)::uuid, table_id, "
+        "2000, load FROM gone",
+    )
+    assert into.load("a.csv", "b.csv", "--table", "t")["splits_skipped"] == 2
+    with closing(_database(into)) as database:
+        database.join_record()
+    assert into.ask("SELECT count(*) FROM {s}._rowfall_joined") == [(0,)]
+    assert into.load("a.csv", "b.csv", "--table", "t")["splits_skipped"] == 2
+    into.shell.ok("forget", loads[0], "--to", into.uri, "--yes")
+    assert into.load("a.csv", "b.csv", "--table", "t")["splits_skipped"] == 1
+
+
+def _database(into: Into) -> PostgresDatabase:
+    database = open_database(open_target(into.uri, "t", Options()), Options())
+    assert isinstance(database, PostgresDatabase)
+    database.check(dry=False)
+    return database

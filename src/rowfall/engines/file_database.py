@@ -11,7 +11,7 @@ import os
 import threading
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,6 +22,7 @@ from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier, literal, qualified
+from rowfall.engines import packed_ids
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
@@ -34,7 +35,9 @@ from rowfall.engines.database import (
     null_in_key,
 )
 
-_KEPT = "_rowfall_kept"
+_KEPT, _KEPT_LINES = "_rowfall_kept", "_rowfall_kept_lines"
+# Whoever comes back asks by the attempt how a commit has ended; then by the id of each split.
+_JOINED_AGE = "1 hour"
 # The catalogue as the standard has it: what, and of which tables and views of a schema.
 _TABLES = (
     "SELECT {} FROM information_schema.tables WHERE table_catalog = current_database() AND "
@@ -189,17 +192,20 @@ class FileDatabase(Transactions):
             cursor.execute("BEGIN")
             for statement in statements:
                 cursor.execute(statement.reveal())
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self.record} (table_id VARCHAR, split VARCHAR, "
-                "attempt VARCHAR NOT NULL, load VARCHAR NOT NULL, name VARCHAR NOT NULL, "
-                'whole VARCHAR NOT NULL, "rows" BIGINT, "at" TIMESTAMP DEFAULT CURRENT_TIMESTAMP, '
-                "PRIMARY KEY (table_id, split))"
-            )
+            self._make_record(cursor)
             cursor.execute("COMMIT")
             self.give_id(cursor, self.bare)
             if self._gathers:
                 self.make_beside(cursor, self._gathers)
                 self.give_id(cursor, self._gathers)
+
+    def _make_record(self, cursor: Any) -> None:
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.record} (table_id VARCHAR, split VARCHAR, "
+            "attempt VARCHAR NOT NULL, load VARCHAR NOT NULL, name VARCHAR NOT NULL, "
+            'whole VARCHAR NOT NULL, "rows" BIGINT, "at" TIMESTAMP DEFAULT CURRENT_TIMESTAMP, '
+            "PRIMARY KEY (table_id, split))"
+        )
 
     def make_like(self, table: str) -> None:
         """Do nothing: a scratch is a file of its own, in which there is no other table."""
@@ -242,9 +248,10 @@ class FileDatabase(Transactions):
         """Return the id of the table that takes rows; "" without a table."""
         return self.id_of(self._gathers or self.bare)
 
-    def loaded_into(self) -> set[str]:
-        """Return the ids of the splits that need not be loaded any more."""
-        return self.loaded() | self._gathered()
+    def loaded_into(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids, and marks of files, that need not be loaded any more."""
+        there = self._gathered().intersection(ids)
+        return there if self._gathers and self.options.replace else there | self.loaded_among(ids)
 
     def loaded_by(self, load: str) -> set[str]:
         return _ids(self._recorded("split, whole", "load = ?", load))
@@ -258,7 +265,7 @@ class FileDatabase(Transactions):
             try:
                 if replace:
                     self.take_place(cursor, self._gathers)
-                    cursor.execute(f"DELETE FROM {self.record} WHERE table_id = ?", [target])
+                    self._forget_table(cursor, target)
                     target = beside  # the id of a table goes with it
                 else:
                     self._add(cursor, key)
@@ -327,15 +334,125 @@ class FileDatabase(Transactions):
         return found
 
     def forget(self, load_id: str) -> int:
-        ((found,),) = self._recorded("count(*)", "load = ?", load_id) or ((0,),)
+        return self.forget_loads((load_id,))
+
+    # --- what was loaded long ago -----------------------------------------------------------------
+
+    def _packed(self) -> packed_ids.PackedIds:
+        """Return the ids of this table that the record has no more."""
+        number = self.table_id()
+        return packed_ids.PackedIds(
+            self._packed_tables(self.rows, number),
+            lambda: bool(number and self.kind_of(packed_ids.RUNS)),
+            lambda _: self._packing(number),
+        )
+
+    def _packed_tables(self, rows: packed_ids.Rows, number: str) -> packed_ids.PackedTables:
+        ids, runs = (
+            f"{identifier(self.schema)}.{identifier(name)}"
+            for name in (packed_ids.IDS, packed_ids.RUNS)
+        )
+        return packed_ids.PackedTables(
+            rows, ids, runs, literal(number), lambda digits: f"from_hex('{digits}')"
+        )
+
+    @contextlib.contextmanager
+    def _packing(self, number: str) -> Iterator[packed_ids.PackedTables]:
+        """Begin a transaction; no other process has the file open."""
+        with self._changing() as cursor:
+            yield self._packed_tables(lambda text: list(cursor.execute(text).fetchall()), number)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Any]:
+        """Begin a transaction, and commit it at its end."""
+        with self.file.asking() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):  # the error may have ended it
+                    cursor.execute("ROLLBACK")
+                raise
+
+    def _forget_table(self, cursor: Any, number: str) -> None:
+        """Remove all that is recorded of a table, in a transaction that has begun."""
+        cursor.execute(f"DELETE FROM {self.record} WHERE table_id = ?", [number])
+        if self.kind_of(packed_ids.RUNS):
+            packed_ids.remove_runs(
+                self._packed_tables(lambda text: list(cursor.execute(text).fetchall()), number)
+            )
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        wholes = [i.removeprefix(MARK) for i in ids if i.startswith(MARK)]
+        found = {str(i) for (i,) in self._recorded("split", "list_contains(?, split)", list(ids))}
+        if wholes:
+            rows = self._recorded("DISTINCT whole", "list_contains(?, whole)", wholes)
+            found |= {f"{MARK}{whole}" for (whole,) in rows}
+        left = {bytes.fromhex(i) for i in ids if len(i) == 32 and i not in found}
+        return found | {i.hex() for i in self._packed().among(left)}
+
+    def join_record(self) -> None:
+        number = self.table_id()
+        if not number or not self.kind_of(RECORD):
+            return
+        # By the newest line: a table that nobody loads into for a while keeps its last lines, which
+        # tell whether it was emptied.
+        old = (
+            "table_id = ? AND whole = '' AND \"rows\" IS NOT NULL AND length(split) = 32 AND "
+            f'"at" < (SELECT max("at") FROM {self.record} WHERE table_id = ?) - '
+            f"INTERVAL '{_JOINED_AGE}'"
+        )
+        with self._changing() as cursor:
+            days = "date_diff('day', DATE '1970-01-01', current_date)"
+            taken = cursor.execute(
+                f"SELECT split, load, {days} FROM {self.record} WHERE {old}", [number, number]
+            ).fetchall()
+            if not taken:
+                return
+            self._make_packed(cursor)
+            packed_ids.add(
+                self._packed_tables(lambda text: list(cursor.execute(text).fetchall()), number),
+                [packed_ids.PackedId(bytes.fromhex(i), load, day) for i, load, day in taken],
+            )
+            # Made anew: a table with a key keeps the room of rows that are deleted.
+            kept = f"CREATE TEMP TABLE {_KEPT_LINES} AS SELECT * FROM {self.record} WHERE NOT"
+            cursor.execute(f"{kept} ({old})", [number, number])
+            cursor.execute(f"DROP TABLE {self.record}")
+            self._make_record(cursor)
+            cursor.execute(f"INSERT INTO {self.record} SELECT * FROM {_KEPT_LINES}")
+            cursor.execute(f"DROP TABLE {_KEPT_LINES}")
+        self._packed().merge()
+
+    def _make_packed(self, cursor: Any) -> None:
+        ids, runs = (
+            f"{identifier(self.schema)}.{identifier(name)}"
+            for name in (packed_ids.IDS, packed_ids.RUNS)
+        )
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {ids} (place BIGINT PRIMARY KEY, ids BLOB NOT NULL, "
+            "marks BLOB NOT NULL)"
+        )
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {runs} (run BIGINT, target VARCHAR, bits INTEGER, "
+            "ids BIGINT, oldest INTEGER, merged_into BIGINT, steps BIGINT)"
+        )
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        named = list(loads)
+        ((found,),) = self._recorded("count(*)", "list_contains(?, load)", named) or ((0,),)
         if found:
-            asked = f"DELETE FROM {self.record} WHERE table_id = ? AND load = ?"
-            self.rows(asked, self.table_id(), load_id)
-        return int(found)
+            asked = f"DELETE FROM {self.record} WHERE table_id = ? AND list_contains(?, load)"
+            self.rows(asked, self.table_id(), named)
+        return int(found) + self._packed().forget(named)
+
+    def prune_record(self, days: int) -> None:
+        self._packed().prune(days)
 
     def unrecorded(self) -> bool:
         there = self.kind_of(self.bare) and self.rows(f"SELECT 1 FROM {self.table} LIMIT 1")
-        return bool(there) and not self._recorded("1", "1 = 1 LIMIT 1")
+        told = self._recorded("1", "1 = 1 LIMIT 1") or self._packed().holds_any()
+        return bool(there) and not told
 
     def is_emptied(self) -> bool:
         """See :meth:`rowfall.engines.database.NoticesEmptied.is_emptied`.
@@ -348,7 +465,9 @@ class FileDatabase(Transactions):
         return not accepted and bool(self._recorded("1", '"rows" > 0 LIMIT 1'))
 
     def forget_all(self) -> None:
-        self.rows(f"DELETE FROM {self.record} WHERE table_id = ?", self.table_id())
+        number = self.table_id()
+        with self._changing() as cursor:
+            self._forget_table(cursor, number)
 
     def accept(self) -> None:
         self.prepare(())
@@ -392,7 +511,9 @@ class FileTransaction(PlainTransaction):
         """Send rows into a table, given as SQL; return how many the database has taken."""
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        there, self._attempt = self.database.loaded_into(), attempt
+        self._attempt = attempt
+        asked = {r.id for r in records} | {r.whole for r in records} - {""}
+        there = self.database.loaded_into([*asked, *(f"{MARK}{r.id}" for r in records)])
         loaded = frozenset(
             r.id for r in records
             if r.id in there or (r.whole and r.whole in there) or f"{MARK}{r.id}" in there

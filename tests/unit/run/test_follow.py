@@ -1,4 +1,4 @@
-"""Following a stream whose brokers are away."""
+"""Following a source that is away."""
 
 from __future__ import annotations
 
@@ -32,3 +32,51 @@ def test_brokers_that_stay_away_end_it_after_the_patience(
         assert time.monotonic() - began > 0.2
     notes = [event.text for event in said if isinstance(event, Note)]
     assert notes == ["cannot ask them; trying again"]
+
+
+class Clock:
+    """Stands for :mod:`time`."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def hour(tmp_path: Path, clock: Clock, **options: str) -> list[str]:
+    """Be away for an hour; return what is said, with a bucket that has answered before."""
+    said: list[Event] = []
+    with small_session(tmp_path, "d", emit=said.append, **options) as session:
+        away, until = follow._Away(session, None), clock.now + 3600
+        try:
+            while clock.now < until:
+                away.after(SourceError("there is no bucket b"), answered=True)
+                assert away.pause() <= 10  # so it is found soon after it is back
+                clock.now += away.pause()
+            away.back()
+        finally:
+            session.emit(Note("info", f"after {clock.now - 1_000:.0f} s"))
+    return [event.text for event in said if isinstance(event, Note)]
+
+
+def test_a_bucket_that_vanishes_for_an_hour_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(follow, "time", clock)
+    first, *others, back, _ = hour(tmp_path, clock)
+    assert first == "there is no bucket b; trying again"
+    assert 10 <= len(others) <= 12  # every five minutes
+    assert all(text.startswith("there is no bucket b, for ") for text in others)
+    assert back.startswith("back after ")
+
+
+def test_who_gives_a_patience_is_not_kept_for_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(follow, "time", clock)
+    with pytest.raises(SourceError, match="there is no bucket b"):
+        hour(tmp_path, clock, patience="10m")
+    assert 600 < clock.now - 1_000 < 620

@@ -9,7 +9,7 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -300,7 +300,19 @@ class MySQLDatabase(LoadStatements, Transactions):
         return self.record.has_ended(attempt)
 
     def forget(self, load_id: str) -> int:
-        return self.record.forget(load_id)
+        return self.record.forget((load_id,))
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        return self.taking.loaded_among(ids)
+
+    def join_record(self) -> None:
+        self.record.join()
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        return self.record.forget(loads)
+
+    def prune_record(self, days: int) -> None:
+        self.record.joined.prune(self.record.set_numbers(), days)
 
     def hold(self, streams: Sequence[str]) -> bool:
         """See :meth:`rowfall.engines.database.Database.hold`.

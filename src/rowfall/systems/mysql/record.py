@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from rowfall.core.dataclass import dataclass
@@ -14,6 +14,7 @@ from rowfall.engines.database import ACCEPTED
 from rowfall.systems.mysql.catalogue import columns_query, declared, is_table
 from rowfall.systems.mysql.client import driver, name, quote
 from rowfall.systems.mysql.connections import MySQLConnections
+from rowfall.systems.mysql.joined import SET, JoinedDigests, JoinedSet
 from rowfall.systems.mysql.replacing import (
     NO_SPLITS,
     REPLACING,
@@ -48,6 +49,8 @@ _MOST_SAMPLES = 20  # each may be looked for in the whole table
 # Enough to tell a row from others, and no more than a few bytes in each record.
 SAMPLED_COLUMNS = 8
 _SAMPLED_BYTES = 64
+# Ids of one statement: 35 bytes each.
+_MOST_ASKED = 10_000
 
 
 # The numbers of tables within InnoDB: MariaDB's name of it.
@@ -113,6 +116,7 @@ class LoadedSplits:
         self.table = f"{name(schema)}.{name(table)}"
         self.dry = True
         self._same: dict[str, bool] = {}
+        self.joined = JoinedDigests(database, schema, self.at, self.target)
 
     @property
     def at(self) -> str:
@@ -164,9 +168,70 @@ class LoadedSplits:
         found = self.splits()
         if found and self._emptied():
             return set()
-        found, _ = self._of_this_table(found)
-        marks = {f"{MARK}{one.whole}" for one in found if one.whole}
-        return {one.split for one in found} | marks
+        return self._ids(self._of_this_table(found)[0])
+
+    @staticmethod
+    def _ids(records: Sequence[RecordedSplit]) -> set[str]:
+        """Return the ids of records, and the marks of the files that ranges are of."""
+        marks = {f"{MARK}{one.whole}" for one in records if one.whole}
+        return {one.split for one in records if not one.split.startswith(SET)} | marks
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids, and marks of files, that the table holds by the record.
+
+        The record is read as a whole only after the table was altered, until the next load.
+        """
+        if not self._is_there():
+            return set()
+        more = "SELECT DISTINCT table_made" if self._knows_tables() else "SELECT DISTINCT ''"
+        # The records first, as in loaded().
+        made = {str(one) for (one,) in self._database.ask(
+            f"{more} FROM {self.at} WHERE {self._of_target}"
+        )}  # fmt: skip
+        sets = self._sets()
+        made |= {one.made for one in sets}
+        if self._database.ask(self.swap_question) or made - {"", self.made()}:
+            found, _ = self._of_this_table(self.splits())
+            numbers = [int(r.split.removeprefix(SET)) for r in found if r.split.startswith(SET)]
+            there = self._ids(found).intersection(ids)
+        else:
+            numbers = [one.number for one in sets]
+            there = self._lines_among(ids)
+        if not there and not numbers:
+            return set()
+        there |= self.joined.among(numbers, ids)
+        return set() if there and self._emptied() else there
+
+    def _lines_among(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids, and marks of files, of which the record has lines."""
+        found: set[str] = set()
+        wholes = [i.removeprefix(MARK) for i in ids if i.startswith(MARK)]
+        plain = [i for i in ids if not i.startswith(MARK)]
+        for column, asked in (("split", plain), ("whole", wholes)):
+            before = MARK if column == "whole" else ""
+            for start in range(0, len(asked), _MOST_ASKED):
+                some = ", ".join(map(quote, asked[start : start + _MOST_ASKED]))
+                rows = self._database.ask(
+                    f"SELECT DISTINCT {column} FROM {self.at} WHERE {self._of_target} AND "
+                    f"{column} IN ({some})"
+                )
+                found |= {f"{before}{one}" for (one,) in rows}
+        return found
+
+    def _sets(self) -> list[JoinedSet]:
+        return self.joined.sets(self.replaced_by)
+
+    def set_numbers(self) -> list[int]:
+        """Return the numbers of the sets of ids that were loaded long ago."""
+        return [one.number for one in self._sets()]
+
+    def join(self) -> None:
+        """Let what was loaded long ago take less room."""
+        if self._database.distributed or not self._is_there() or not self._knows_tables():
+            return
+        self.joined.take(self.replaced_by())
+        if self.joined.exists():
+            self.joined.remove_others(self.set_numbers())
 
     def is_unknown(self) -> bool:
         """Return whether the table holds rows that are not in the record.
@@ -217,7 +282,7 @@ class LoadedSplits:
         )
 
     def splits(self) -> list[RecordedSplit]:
-        """Return each record of the table."""
+        """Return each record of the table, and one for each set of ids that were joined."""
         if not self._is_there():
             return []
         more = ", table_made, sample" if self._knows_tables() else ""
@@ -229,10 +294,13 @@ class LoadedSplits:
                 rows = self._database.ask(text + quote(self.target))
             elif swap.is_done(self._table):
                 rows = self._database.ask(text + quote(target(self._schema, swap.beside)))
-        return [
+        found = [
             RecordedSplit(str(split), str(attempt), str(whole), *(known or ("", None)))
             for split, attempt, whole, *known in rows if split not in NO_SPLITS
         ]  # fmt: skip
+        # Behind the lines: what is moved meanwhile is seen twice rather than not at all.
+        sets = self._sets()
+        return found + [RecordedSplit(f"{SET}{s.number}", "", "", s.made, s.sample) for s in sets]
 
     def is_made(self) -> bool:
         """Tell whether there is a table of that name."""
@@ -301,6 +369,9 @@ class LoadedSplits:
 
     def _remove(self, records: Sequence[RecordedSplit]) -> None:
         for one in records:
+            if one.split.startswith(SET):
+                self.joined.remove([int(one.split.removeprefix(SET))])
+                continue
             self._database.do(
                 f"DELETE FROM {self.at} WHERE {self._of_target} AND split = "
                 f"{quote(one.split)} AND attempt = {quote(one.attempt)}"
@@ -385,6 +456,9 @@ class LoadedSplits:
         if not self._holds(other, now):
             return [one for one in records if one not in other], other
         for one in () if self.dry else other:
+            if one.split.startswith(SET):
+                self.joined.restamp(int(one.split.removeprefix(SET)), now)
+                continue
             self._database.do(
                 f"UPDATE {self.at} SET table_made = {quote(now)} WHERE {self._of_target} "
                 f"AND split = {quote(one.split)} AND attempt = {quote(one.attempt)}"
@@ -413,7 +487,9 @@ class LoadedSplits:
         rows = self._database.ask(
             f"SELECT attempt, MAX(gained) FROM {self.at} WHERE {self._of_target} GROUP BY attempt"
         )
-        return sum(int(added or 0) for attempt, added in rows if str(attempt) in attempts)
+        numbers = {one.split for one in records if one.split.startswith(SET)}
+        joined = sum(s.gained for s in self._sets() if f"{SET}{s.number}" in numbers)
+        return joined + sum(int(added or 0) for attempt, added in rows if str(attempt) in attempts)
 
     def _emptied(self) -> bool:
         database = self._database
@@ -455,11 +531,15 @@ class LoadedSplits:
         finally:
             self._database.leave(connection)
 
-    def forget(self, load_id: str) -> int:
-        """Remove the records of a load; return how many there were."""
-        if not self._is_there():
+    def forget(self, loads: Collection[str]) -> int:
+        """Remove the records of loads; return how many there were."""
+        if not loads or not self._is_there():
             return 0
-        where = f"{self._of_target} AND load_id = {quote(load_id)}"
-        ((count,),) = self._database.ask(f"SELECT COUNT(*) FROM {self.at} WHERE {where}")
-        self._database.do(f"DELETE FROM {self.at} WHERE {where}")
-        return int(count)
+        named, gone = sorted(loads), 0
+        for start in range(0, len(named), _MOST_ASKED):
+            some = ", ".join(map(quote, named[start : start + _MOST_ASKED]))
+            where = f"{self._of_target} AND load_id IN ({some})"
+            ((count,),) = self._database.ask(f"SELECT COUNT(*) FROM {self.at} WHERE {where}")
+            self._database.do(f"DELETE FROM {self.at} WHERE {where}")
+            gone += int(count)
+        return gone + self.joined.forget(self.set_numbers(), loads)

@@ -87,6 +87,9 @@ class MySQLTransaction(PlainTransaction):
                 )
                 self._execute(f"INSERT INTO {database.record.at} ({_COLUMNS}) VALUES {values}")
             replaced = bool(self._execute(database.taking.swap_question))
+            # Behind the lines, whose keys keep others from moving these meanwhile.
+            joined, numbers = database.taking.joined, database.taking.set_numbers()
+            old = joined.among(numbers, [one.id for one in ordered], self._execute)
             self._wait(_LOCK_SECONDS)
         except (driver().err.MySQLError, OSError) as error:
             self.release()
@@ -101,7 +104,9 @@ class MySQLTransaction(PlainTransaction):
             self.release()
             database.taking.settle_swap(waits=False)
             raise BusyError("another load replaces the table", transient=True)
-        return frozenset()
+        if old:
+            self.release()
+        return frozenset(old)
 
     def _known(self, records: Sequence[SplitRecord]) -> frozenset[str]:
         """Return the ids of the splits that the record has by now.
@@ -109,8 +114,7 @@ class MySQLTransaction(PlainTransaction):
         Raises:
             BusyError: it has none of them; try again.
         """
-        there = {one.split for one in self._database.taking.splits()}
-        found = frozenset(one.id for one in records if one.id in there)
+        found = frozenset(self._database.taking.loaded_among([one.id for one in records]))
         if not found:
             raise BusyError("another load holds these files", transient=True)
         return found

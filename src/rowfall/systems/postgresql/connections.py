@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
@@ -234,13 +234,34 @@ class PostgresConnections:
     @property
     def joined(self) -> JoinedUuids:
         """Return the ids of this table that the record has no more."""
-        return JoinedUuids(self.rows, self._schema, self._oid)
+        return self.joined_of(self._oid)
+
+    def joined_of(self, oid: int) -> JoinedUuids:
+        """Return those of another table of the schema."""
+        return JoinedUuids(self.rows, self._packing, self._schema, oid)
+
+    @contextlib.contextmanager
+    def _packing(self, waits: bool) -> Iterator[Callable[..., list[tuple[Any, ...]]] | None]:
+        """Begin a transaction in which no other one packs ids, see :class:`JoinedUuids`."""
+        with self.asking() as connection, connection.transaction():
+            lock = "pg_advisory_xact_lock" if waits else "pg_try_advisory_xact_lock"
+            name = f"{RECORD} {self._schema}"
+            rows = rows_of(connection)
+            ((mine,),) = rows(f"SELECT {lock}(hashtextextended(%s, 0))", name)
+            yield None if mine is False else rows
 
     def joined_in(self, connection: Connection[Any], ids: Sequence[str]) -> frozenset[str]:
         """Return those of some ids that the record has no more, as a transaction sees it."""
-
-        def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
-            return connection.execute(text.encode(), values or None).fetchall()
-
         # Of --replace the table beside: what the old one holds is loaded anew.
-        return frozenset(JoinedUuids(rows, self._schema, self.oid).among(ids))
+        joined = JoinedUuids(rows_of(connection), self._packing, self._schema, self.oid)
+        return frozenset(joined.among(ids))
+
+
+def rows_of(connection: Connection[Any]) -> Callable[..., list[tuple[Any, ...]]]:
+    """Return what runs a statement with its values on a connection, and returns its rows."""
+
+    def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(text.encode(), values or None)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    return rows

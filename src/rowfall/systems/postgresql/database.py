@@ -39,7 +39,7 @@ from rowfall.systems.postgresql.catalogue import (
     taken_columns,
     type_names,
 )
-from rowfall.systems.postgresql.connections import PostgresConnections
+from rowfall.systems.postgresql.connections import PostgresConnections, rows_of
 from rowfall.systems.postgresql.replacing import (
     check_replaceable,
     make_beside,
@@ -280,9 +280,7 @@ class PostgresDatabase(PostgresConnections, Transactions):
             )
             take_place(connection, self._schema, self._name, self._gathers)
             connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [old])
-            if self.joined.exists():
-                gone = f"DELETE FROM {self.joined.name} WHERE table_id = %s"
-                connection.execute(gone.encode(), [old])
+            self.joined_of(old).remove_all(rows_of(connection))
             connection.execute(
                 f"UPDATE {self.record} SET attempt = %s WHERE table_id = %s".encode(),
                 [attempt, self._into_oid],
@@ -337,8 +335,6 @@ class PostgresDatabase(PostgresConnections, Transactions):
         found = self.find()
         if found is None or found["persistence"] == "u" or not self._recorded():
             return  # a crash empties a table that is unlogged, and its record
-        with self.asking() as connection:
-            connection.execute(self.joined.definition.encode())
         self.joined.take(self.record)
 
     def prune_record(self, days: int) -> None:
@@ -382,10 +378,9 @@ class PostgresDatabase(PostgresConnections, Transactions):
         return not self.rows(older.format(self._table), self._oid, self._oid)
 
     def forget_all(self) -> None:
-        tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
         with self.asking() as connection, connection.transaction():
-            for table in tables:
-                connection.execute(f"DELETE FROM {table} WHERE table_id = %s".encode(), [self._oid])
+            rows_of(connection)(f"DELETE FROM {self.record} WHERE table_id = %s", self._oid)
+            self.joined.remove_all(rows_of(connection))
 
     def accept(self) -> None:
         self.prepare(())
@@ -438,15 +433,12 @@ class PostgresDatabase(PostgresConnections, Transactions):
     def forget_loads(self, loads: Collection[str]) -> int:
         if not loads or self.find() is None or not self._recorded():
             return 0
-        tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
         with self.asking() as connection:
-            return sum(
-                connection.execute(
-                    f"DELETE FROM {table} WHERE load = ANY(%s) AND table_id = %s".encode(),
-                    [list(loads), self._oid],
-                ).rowcount
-                for table in tables
-            )
+            gone = connection.execute(
+                f"DELETE FROM {self.record} WHERE load = ANY(%s) AND table_id = %s".encode(),
+                [list(loads), self._oid],
+            ).rowcount
+        return gone + self.joined.forget(loads)
 
     def count(self) -> int:
         ((count,),) = self.rows(f"SELECT count(*) FROM {self._table}")
