@@ -30,20 +30,22 @@ def _file(folder: Path) -> Path:
 class Target(ABC):
     """A table with one row, and its record."""
 
+    table: str | None = "t"  # None where the address names it
+
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self.stack = folder, stack
 
     def load(self, uri: str) -> None:
         from rowfall import api
 
-        api.load(str(_file(self.folder)), to=uri, table="t")
+        api.load(str(_file(self.folder)), to=uri, table=self.table)
 
     def open(self, uri: str) -> Any:
         from rowfall.core.options import Options
         from rowfall.destinations.database import open_database
         from rowfall.targets import open_target
 
-        database = open_database(open_target(uri, "t", Options()), Options())
+        database = open_database(open_target(uri, self.table or "", Options()), Options())
         self.stack.callback(database.close)
         database.check(dry=False)
         return database
@@ -228,6 +230,8 @@ class Clickhouse(Target):
 
 
 class Kafka(Target):
+    table = None
+
     def begin(self) -> None:
         from lab.kafka import Kafka as Broker
 
@@ -259,6 +263,8 @@ class Kafka(Target):
 
 
 class Iceberg(Target):
+    table = None
+
     def begin(self) -> None:
         uri = f"iceberg+{self.folder}/lake/t"
         self.load(uri)
