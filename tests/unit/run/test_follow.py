@@ -52,7 +52,7 @@ def hour(tmp_path: Path, clock: Clock, **options: str) -> list[str]:
         try:
             while clock.now < until:
                 away.after(SourceError("there is no bucket b"), answered=True)
-                assert away.pause() <= 10  # so it is found soon after it is back
+                assert away.pause() <= 30  # so it is found soon after it is back
                 clock.now += away.pause()
             away.back()
         finally:
@@ -79,4 +79,4 @@ def test_who_gives_a_patience_is_not_kept_for_an_hour(
     monkeypatch.setattr(follow, "time", clock)
     with pytest.raises(SourceError, match="there is no bucket b"):
         hour(tmp_path, clock, patience="10m")
-    assert 600 < clock.now - 1_000 < 620
+    assert 600 < clock.now - 1_000 <= 640
