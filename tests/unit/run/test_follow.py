@@ -60,11 +60,14 @@ def hour(tmp_path: Path, clock: Clock, **options: str) -> list[str]:
     return [event.text for event in said if isinstance(event, Note)]
 
 
-def test_a_bucket_that_vanishes_for_an_hour_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(follow, "time", clock)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(follow, "time", found)
+    return found
+
+
+def test_a_bucket_that_vanishes_for_an_hour_is_waited_for(tmp_path: Path, clock: Clock) -> None:
     first, *others, back, _ = hour(tmp_path, clock)
     assert first == "there is no bucket b; trying again"
     assert 10 <= len(others) <= 12  # every five minutes
@@ -72,11 +75,7 @@ def test_a_bucket_that_vanishes_for_an_hour_is_waited_for(
     assert back.startswith("back after ")
 
 
-def test_who_gives_a_patience_is_not_kept_for_an_hour(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(follow, "time", clock)
+def test_who_gives_a_patience_is_not_kept_for_an_hour(tmp_path: Path, clock: Clock) -> None:
     with pytest.raises(SourceError, match="there is no bucket b"):
         hour(tmp_path, clock, patience="10m")
     assert 600 < clock.now - 1_000 <= 640
