@@ -12,9 +12,11 @@ import csv
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from threading import Lock
 
 from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
@@ -681,15 +683,34 @@ def _records(
         reader = csv.reader(lines, delimiter=one, quoting=csv.QUOTE_NONE)
     found: list[tuple[int, tuple[str, ...]]] = []
     before = 0
-    try:
+    # What came before an error is enough.
+    with _fields_of(max(map(len, lines), default=0)), suppress(csv.Error):
         for row in reader:
             found.append((before, tuple(f.strip(" ") for f in row) if trim else tuple(row)))
             before = reader.line_num
-    except csv.Error:
-        pass  # what came before it is enough
     if not whole and len(found) > 1:
         found.pop()
     return found
+
+
+_FIELDS = Lock()
+
+
+@contextmanager
+def _fields_of(size: int) -> Iterator[None]:
+    """Let the parser of the standard library take fields of so many characters.
+
+    It stops at 131,072. Its limit is that of the whole process, which may be somebody's own program.
+    """
+    if size <= csv.field_size_limit():
+        yield
+        return
+    with _FIELDS:
+        before = csv.field_size_limit(size)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 _RUN = regex(r'("(?:[^"]|"")*")|[ \t]+')

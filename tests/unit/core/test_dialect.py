@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from dataclasses import fields
 
@@ -331,3 +332,13 @@ def test_bytes_that_are_not_utf_8_in_some_files_are_errors_of_those() -> None:
     assert sniff([TextSample("x", odd), TextSample("y", odd)]).charset == "windows-1252"
     wide = plain.decode().encode("utf-16-le")
     assert sniff([TextSample("x", plain), TextSample("y", wide)]).charset == "utf-16le"
+
+
+def test_records_of_a_megabyte_are_rows() -> None:
+    """The parser of the standard library stops at 131,072 characters."""
+    before = csv.field_size_limit()
+    lines = "".join(f"{number},{'y' * 1_000_000}\n" for number in range(2))
+    found = sniff([TextSample("big.csv", lines.encode(), whole=False)])
+    assert found.width == 2
+    assert [len(row) for row in found.files[0].rows] == [2]
+    assert csv.field_size_limit() == before
