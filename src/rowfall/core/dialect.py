@@ -700,7 +700,7 @@ _FIELDS = Lock()
 def _fields_of(size: int) -> Iterator[None]:
     """Let the parser of the standard library take fields of so many characters.
 
-    It stops at 131,072. Its limit is that of the whole process, which may be somebody's own program.
+    It stops at 131,072. The limit is one of the process, which may be somebody's own program.
     """
     if size <= csv.field_size_limit():
         yield
