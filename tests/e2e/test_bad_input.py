@@ -110,7 +110,7 @@ TEXT = {
     ),
     "empty number": Case(
         FIRST + "8,y,,2024-01-08\n",
-        ('line 3 column "amount" is empty, and UInt32 takes no NULL',),
+        ('line 3 column "amount" is empty or NULL, and UInt32 takes no NULL',),
         "Nullable(UInt32)",
     ),
     "NUL in a number": Case(

@@ -68,6 +68,17 @@ def test_days_of_frames_in_milliseconds(shell: Shell) -> None:
     assert found == ["1960-01-01", "1970-01-02"]
 
 
+def test_days_beyond_an_older_server(lake: Lake) -> None:
+    """The message showed the second that the reader makes of it, and the hint was refused."""
+    table = pa.table({"v": pa.array([date(9999, 12, 31)], pa.date64())})
+    pyarrow.feather.write_feather(table, lake.shell.folder / "a.arrow", compression="uncompressed")
+    talk = lake.ends(1, "load", "a.arrow", "--table", "t").talk
+    assert 'row 1 column "v": "9999-12-31" does not fit Date32' in talk
+    assert "--type 'v String'" in talk
+    lake.ok("load", "a.arrow", "--table", "u", "--type", "v String")
+    assert lake.rows("SELECT v FROM {db}.u") == [["9999-12-31"]]
+
+
 MARKED = 'n,v\n1,a\n2,\\N\n3,"\\N"\n4,\n'
 
 
@@ -78,7 +89,7 @@ def test_a_mark_of_null_is_no_text(shell: Shell, decoder: str, type_: str) -> No
     shell.write("in.csv", MARKED)
     ways = ("--table", "t", "--type", f"v {type_}", "--decoder", decoder)
     failed = shell.ends(1, "load", "in.csv", *ways)
-    assert f'in.csv line 3 column "v" is empty, and {type_} takes no NULL' in failed.talk
+    assert f'in.csv line 3 column "v" is NULL, and {type_} takes no NULL' in failed.talk
     assert f"--widen --type 'v Nullable({type_})'" in failed.talk
     shell.ok("load", "in.csv", *ways, "--max-errors", "1")
     assert shell.rows("SELECT n, toString(v) FROM t WHERE n = 3") == [[3, "\\N"]]
@@ -91,7 +102,7 @@ def test_a_mark_of_null_behind_the_sample(shell: Shell, decoder: str) -> None:
     shell.write("in.csv", f"n,v\n{rows}-1,\\N\n")
     ways = ("--table", "t", "--decoder", decoder)
     failed = shell.ends(1, "load", "in.csv", *ways)
-    assert 'in.csv line 20012 column "v" is empty, and' in failed.talk
+    assert 'in.csv line 20012 column "v" is NULL, and' in failed.talk
     shell.ok("load", "in.csv", *ways, "--widen", "--type", "v Nullable(String)")
     assert shell.row("SELECT count(), countIf(isNull(v)) FROM t") == [20_011, 1]
 

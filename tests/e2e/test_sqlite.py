@@ -85,6 +85,18 @@ def test_it_is_no_target(shell: Shell, file: Path) -> None:
                  .partition("--to ")[2])[0], "--replace")  # fmt: skip
 
 
+def test_values_longer_than_a_record_may_be(shell: Shell) -> None:
+    """A view of some bytes made 800 MB of text, and the load took 8 GB before it refused them."""
+    with sqlite_at(shell.folder / "v.db") as made:
+        made.execute("CREATE VIEW v AS SELECT 1 AS id, hex(zeroblob(2000000)) AS x")
+        made.execute("CREATE TABLE t AS SELECT 1 AS id, zeroblob(2000000) AS x")
+    talk = shell.ends(4, "load", "sqlite:///v.db/v", "--max-record", "1MiB").talk
+    assert "too big" in talk
+    assert "--max-record 1GiB" in talk
+    query = ("--query", "SELECT id FROM t", "--max-record", "1MiB")
+    assert shell.ok("load", "v.db", *query, "--table", "w", "--json").document["rows"] == 1
+
+
 # --- values ---------------------------------------------------------------------------------------
 
 

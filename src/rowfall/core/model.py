@@ -168,10 +168,12 @@ class ValueCheck:
         lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
             text does not fit. ``""`` = no check possible.
         bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
+        shown: SQL for the value as the file has it, where what is read is another one; "".
     """
 
     lenient: str = ""
     bad: str = ""
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

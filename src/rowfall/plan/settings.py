@@ -129,9 +129,11 @@ def check_memory(memory: int) -> None:
         UsageError: it cannot.
     """
     if memory < LEAST_MEMORY:
+        given, least = bytes_text(memory), bytes_text(LEAST_MEMORY)
+        given = f"less than {least}" if given == least else given
         raise UsageError(
-            f"{bytes_text(memory)} of memory is too little for a load",
-            hint=f"Give at least --memory {bytes_text(LEAST_MEMORY).replace(' ', '')}.",
+            f"{given} of memory is too little for a load",
+            hint=f"Give at least --memory {least.replace(' ', '')}.",
         )
 
 

@@ -189,7 +189,7 @@ def _carefully(column: Column) -> Column:
         read = f"Nullable(String){lacking}"
     return replace(
         column, read_type=read, expression=_trimmed(expression),
-        check=ValueCheck(_trimmed(check.lenient), _trimmed(check.bad)),
+        check=ValueCheck(_trimmed(check.lenient), _trimmed(check.bad), _trimmed(check.shown)),
     )  # fmt: skip
 
 

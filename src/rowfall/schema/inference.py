@@ -461,7 +461,7 @@ def column(
         traits,
     )
     if found.declared.stored:
-        made = with_days(made, found.declared.stored, found.declared.type, sample.times)
+        made = with_days(made, found.declared.stored, found.declared.type)
     why = "some files lack it" if found.optional else ""
     reasons = "; ".join(r for r in (reason, why, made.reason) if r)
     return replace(made, reason=reasons, optional=found.optional)

@@ -37,6 +37,8 @@ _TOTAL = re.compile(
 _ERRORS = frozenset((*CODES.values(), "#SPILL!", "#CALC!"))
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 _SHOWN = 60
+# Sheets that a message names: a workbook may have thousands.
+_NAMED = 20
 _ROUNDED = 1 << 53
 """From here on a float does not hold each integer, and a workbook has floats alone."""
 
@@ -162,7 +164,7 @@ class _Sheet:
             return names[int(wanted) - 1]
         if wanted:
             raise SheetError(
-                f"it has no sheet {wanted}", f"Its sheets: {', '.join(names)}.", usage=True
+                f"it has no sheet {wanted}", f"Its sheets: {_some(names)}.", usage=True
             )
         seen = [str(meta.name) for meta in sheets if "Visible" in str(meta.visible)]
         filled = {name: book.get_sheet_by_name(name).height for name in seen}
@@ -170,7 +172,7 @@ class _Sheet:
         if not filled:
             raise SheetError("no sheet of it holds anything")
         if len(filled) > 1:
-            shown = ", ".join(f"{name} ({rows:,} rows)" for name, rows in filled.items())
+            shown = _some([f"{name} ({rows:,} rows)" for name, rows in filled.items()])
             raise SheetError(f"has several sheets: {shown}", sheets=tuple(filled))
         return next(iter(filled))
 
@@ -424,6 +426,12 @@ def _quoted(text: str) -> str:
     import shlex
 
     return shlex.quote(text)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 # --- the program ----------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def split_rows(
         ("-5,y,\n", 1, 'column "a": "-5" does not fit UInt8', "--type 'a Int16'"),
         ("1.5,y,\n", 1, 'column "a": "1.5" does not fit UInt8', "--type 'a Float64'"),
         ("k,y,\n", 1, 'column "a": "k" does not fit UInt8', "--type 'a String'"),
-        (",y,\n", 1, 'column "a" is empty, and UInt8 takes no NULL', "--type 'a Nullable(UInt8)'"),
+        (",y,\n", 1, '"a" is empty or NULL, and UInt8 takes no NULL', "--type 'a Nullable(UInt8)'"),
         ('1,y,""\n', 1, 'column "c" is empty text, which is no Nullable(Date)', "without quotes"),
         ("1,y,2020-02-30\n", 1, '"2020-02-30" does not fit Nullable(Date)', "Nullable(String)"),
         ("1,y,2200-01-01\n", 1, '"2200-01-01" does not fit Nullable(Date)', "Nullable(Date32)"),
@@ -120,7 +120,7 @@ def test_headers_that_differ(chdb_engine: Chdb, write: Write, header: str, messa
     ("text", "line", "message"),
     [
         ("1\tx\t\\N\n300\ty\t\\N\n", 2, '"300" does not fit UInt8'),
-        ("1\t\\N\t\\N\n", 1, 'column "b" is empty, and String takes no NULL'),
+        ("1\t\\N\t\\N\n", 1, 'column "b" is NULL, and String takes no NULL'),
         ("1\tx\n", 1, "has 2 fields instead of 3"),
         ("1\tx\t\\N\ty\n", 1, "has 4 fields instead of 3"),
     ],
@@ -135,7 +135,7 @@ def test_tsv_errors(chdb_engine: Chdb, write: Write, text: str, line: int, messa
     ("text", "line", "message"),
     [
         ('{"a":1,"b":"x"}\n\n{"a":300,"b":"x"}\n', 3, '"300" does not fit UInt8'),
-        ('{"a":1}\n', 1, 'column "b" is empty, and String takes no NULL'),
+        ('{"a":1}\n', 1, 'column "b" is NULL or missing, and String takes no NULL'),
         ('{"a":1,"b":"x"}\n{"a":1,"b"\n', 2, "is not a JSON object"),
         ('{"a":1,"b":"x","d":1}\n', 1, "has a key that the table lacks"),
     ],

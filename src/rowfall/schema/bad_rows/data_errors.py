@@ -322,7 +322,10 @@ def _value_error(
     if bad.value == "" and apart:
         return f'{where}: "" is no {column.type}{more}', hint
     if empty:
-        return f"{where} is empty, and {column.type} takes no NULL{more}", hint
+        # A text may be empty; what else is nothing in a line may be a mark of NULL as well.
+        null = encoding.kind is Kind.TYPED or target.text
+        kind = "NULL or missing" if apart else "NULL" if null else "empty or NULL"
+        return f"{where} is {kind}, and {column.type} takes no NULL{more}", hint
     return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
 
 

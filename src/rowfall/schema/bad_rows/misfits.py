@@ -125,7 +125,8 @@ def are_all(
 
 
 def _text(column: Column) -> str:
-    return f"substringUTF8(ifNull(toString({sql.name(column.source)}), ''), 1, {WHOLE + 1})"
+    value = column.check.shown or f"toString({sql.name(column.source)})"
+    return f"substringUTF8(ifNull({value}, ''), 1, {WHOLE + 1})"
 
 
 def _empty(column: Column) -> str:

@@ -248,7 +248,7 @@ class LenientReader:
     def first_bad_row_query(self, split: Split, header: Sequence[str] = ()) -> SqlText:
         """Return the query for the first bad row of one split, see :func:`read_bad_row`."""
         relation = self.relation(split, header)
-        values = [f"toString({sql.name(c.source)})" for c in self.schema.columns]
+        values = [c.check.shown or f"toString({sql.name(c.source)})" for c in self.schema.columns]
         value = f"arrayElement([{', '.join(values)}], {WHICH})"
         if self.encoding.kind is Kind.JSON:
             known = ", ".join(quote(c.source) for c in self.schema.columns)

@@ -20,7 +20,7 @@ from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, days_of, strict_column
 
 _PADDED = regex(r"\btrim(Both\(|\(BOTH\b)")
 _INTEGER = regex(r"\bU?Int\d+\b")
@@ -54,6 +54,7 @@ def _is_taken(
         return _fits_json(value)
     typed = encoding.kind is Kind.TYPED
     given = column.read_type if typed else "Nullable(String)"
+    given = days_of(given) if column.check.shown else given  # the value is one as it is shown
     shape = column.notation.times if column.notation else ""
     padded = _PADDED.search(column.check.bad) is not None
     traits = TextTraits(

@@ -693,7 +693,7 @@ _DAYS = 1 << 25
 _OF_675 = pow(675, -1, _DAYS)
 
 
-def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Column:
+def with_days(column: Column, stored: str, days: str) -> Column:
     """Return a column of Arrow that is read as points in time, with the days that it has.
 
     The engine's reader takes date64, milliseconds that make whole days, for seconds since 1970 in
@@ -704,7 +704,7 @@ def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Colum
         stored: the same type with DateTime, as the reader gives it.
     """
     epoch = date(1970, 1, 1)
-    first, last = ((date.fromisoformat(end) - epoch).days for end in (times.first, times.last))
+    first, last = ((date.fromisoformat(end) - epoch).days for end in (WIDE.first, WIDE.last))
 
     def leaf(x: str, wanted: Type, own: Type) -> tuple[str, str] | None:
         if own.base != "DateTime":
@@ -714,8 +714,12 @@ def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Colum
         number = f"toInt32(if({turn} < {_DAYS // 2}, toInt64({turn}), toInt64({turn}) - {_DAYS}))"
         # What a NULL hides is not a number, so it must not stand for one.
         within = f"if({number} < {first}, {first}, if({number} > {last}, {last}, {number}))"
-        wrong = f"ifNull({seconds} % 128 != 0 OR {number} != {within}, 0)"
-        return f"addDays(toDate32('1970-01-01'), {within})", wrong
+        day = f"addDays(toDate32('1970-01-01'), {within})"
+        # A reader of fewer years prints its own last day for a later one.
+        kept = f"toInt32(toDate32OrNull(toString({day})))"
+        lost = f"isNotNull({x}) AND ifNull({number} != {kept}, 1)"
+        wrong = f"(ifNull({seconds} % 128 != 0, 0) OR ({lost}))"
+        return day, wrong
 
     x = sql.name(column.source)
     found = nested_reading.convert_typed(x, stored, days, leaf)
@@ -729,8 +733,13 @@ def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Colum
     bad = f"({wrong})"
     if column.check.bad:
         bad += f" OR {of_days(column.check.bad, value)}"
+    check = ValueCheck(
+        of_days(column.check.lenient, value),
+        bad,
+        f"if({wrong}, toString({x}), toString({found[0]}))",
+    )
     return replace(
-        column, read_type=stored, check=ValueCheck(of_days(column.check.lenient, value), bad),
+        column, read_type=stored, check=check,
         expression=of_days(column.expression, _checked(value, wrong, column)),
     )  # fmt: skip
 
@@ -875,7 +884,7 @@ def within(
             beyond = _beyond_range(column.type, lenient, times, timezone or "UTC")
             bad = f"({bad}) OR {beyond}" if bad else beyond
         found.append(replace(
-            column, expression=checked, check=ValueCheck(lenient, bad),
+            column, expression=checked, check=replace(column.check, lenient=lenient, bad=bad),
             read_type=column.read_type or column.type,
         ))  # fmt: skip
     return tuple(found)
@@ -944,10 +953,9 @@ def only_utf8(
         message = f"{TAG}bytes that are not UTF-8 in {column.name} {column.type}"
         checked = f"tupleElement(({x}, throwIf({wrong}, {quote(message)})), 1)"
         bad = f"({column.check.bad}) OR {wrong}" if column.check.bad else wrong
-        found.append(replace(
-            column, expression=checked, check=ValueCheck(column.check.lenient or x, bad),
-            read_type=column.read_type or column.type,
-        ))  # fmt: skip
+        check = replace(column.check, lenient=column.check.lenient or x, bad=bad)
+        kind = column.read_type or column.type
+        found.append(replace(column, expression=checked, check=check, read_type=kind))
     return tuple(found)
 
 

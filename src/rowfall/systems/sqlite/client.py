@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
-from rowfall.core.units import parse_duration
+from rowfall.core.units import parse_duration, parse_size
 from rowfall.sources.file_database import FileReader
 
+_MOST_LENGTH = 1_000_000_000  # SQLite's own
 _LOCKED = "End what holds it, or wait longer: --patience 10m"
 _HINTS = (
     ("locked", _LOCKED),
@@ -24,6 +25,9 @@ _HINTS = (
     ("malformed", "What can be saved of it: sqlite3 FILE .recover | sqlite3 saved.db"),
     ("readonly", "A program that was killed has left its journal: open the file once where it can "
      "be written, sqlite3 FILE .tables, then load it."),
+    ("too big", "A row, or a value on the way to it, is longer than --max-record. Leave such a "
+     "column of a table out by a --query that does not name it, or give more: --max-record 1GiB, "
+     "and a --memory of several times that."),
     ("unable to open", "Check the path, and the right to read it."),
     ("no such module", "Name the other tables with --tables, or leave this one out: --exclude."),
 )  # fmt: skip
@@ -73,6 +77,8 @@ def _opened(path: str, options: Options) -> Any:
         check_same_thread=False, timeout=parse_duration(options.patience),
     )  # fmt: skip
     found.text_factory = bytes  # they go out as they are stored, without being decoded
+    # A view of some bytes may make a value of a gigabyte, which is in memory several times.
+    found.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(parse_size(options.max_record), _MOST_LENGTH))
     for pragma in ("trusted_schema = OFF", "temp_store = MEMORY"):
         found.execute(f"PRAGMA {pragma}")
     found.execute("BEGIN")

@@ -36,6 +36,8 @@ _QUERY = "_rowfall_query"
 """Temporary view of the query: its columns then have the types of those that they come from."""
 _ROWS = 1_000
 """Rows that are taken at a time: some 100 kB."""
+_PIECE = 1 << 20
+"""Bytes at which a piece ends sooner: rows may be as long as --max-record."""
 # Rows whose values say what a column holds: the first ones, and some from all over the table.
 _FIRST, _PLACES, _EACH = 1_000, 64, 32
 _MOST_COUNTED = 100_000
@@ -237,18 +239,21 @@ class SQLiteSource(FileDatabaseSource):
         query = self._select(split, ", ".join(pieces))
         with self._file.asking() as cursor:
             yield self.header()
-            cursor.execute(query)
-            while found := cursor.fetchmany(_ROWS):
+            whole, lines, size = len(pieces) == 1 and writers[0] is _same, list[bytes](), 0
+            for row in cursor.execute(query):
                 try:
-                    if len(pieces) == 1 and writers[0] is _same:
-                        yield b"\n".join([row[0] for row in found]) + b"\n"
-                        continue
-                    yield b"".join(
-                        b"\t".join([write(v) for write, v in zip(writers, row, strict=True)])
-                        + b"\n" for row in found
+                    line = row[0] if whole else b"\t".join(
+                        [write(v) for write, v in zip(writers, row, strict=True)]
                     )  # fmt: skip
+                    size += len(line)
                 except TypeError:
                     raise self._misfit(split) from None
+                lines.append(line)
+                if size > _PIECE or len(lines) == _ROWS:
+                    yield b"\n".join(lines) + b"\n"
+                    lines, size = [], 0
+            if lines:
+                yield b"\n".join(lines) + b"\n"
 
     def _select(self, split: Split, columns: str) -> str:
         return self._rows_of(split, columns, f" ORDER BY {self._rowid}" * bool(self._rowid))
