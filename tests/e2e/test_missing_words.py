@@ -60,12 +60,15 @@ def test_files_with_another_order_of_columns(shell: Shell) -> None:
 
 
 def test_a_file_that_is_not_seen_as_a_whole(shell: Shell) -> None:
-    """Further on, other columns may hold such words: the option is named, and nothing refused."""
+    """What the sample shows holds further on, and what does not is refused by its place."""
     body = "".join(f"{n},{n}.5,{'NA' if n % 2 else n}\n" for n in range(20_000))
     shell.write("a.csv", f"id,w,v\n{body}")
     done = shell.ok("load", "a.csv")
-    assert "v; --null NA makes numbers and dates of it" in done.talk
-    assert shell.row("SELECT count(), countIf(v = 'NA') FROM a") == [20_000, 10_000]
+    assert "note: NA is NULL in v, where all else is a number or a time" in done.talk
+    assert shell.row("SELECT count(), countIf(v IS NULL) FROM a") == [20_000, 10_000]
+    shell.write("b.csv", f"id,w,v\n{body}20000,1,x\n")
+    done = shell.ends(1, "load", "b.csv")
+    assert 'b.csv line 20002 column "v": "x" does not fit' in done.talk
 
 
 def test_files_that_are_not_in_the_sample(shell: Shell) -> None:

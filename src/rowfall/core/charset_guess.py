@@ -28,6 +28,7 @@ _WORDS = 400  # with such bytes; a name or two may look right in any charset, so
 _WORD = re.compile(rb'[^\x00-\x20,;|"]*[\x80-\xff][^\x00-\x20,;|"]*')
 # What languages write beside ASCII: those of the west, and of the middle and east of Europe.
 _COMMON = frozenset("äöüÄÖÜßéèêëàâáçñóíúôîïûùãõœæøåÅÆØÉÇÑ€°–’“”")  # noqa: RUF001
+_SIGNS = frozenset("©®°£§±²³½")  # stand alone, or behind a number
 _RARER = frozenset("łńśćżźąęŁŚŻšžčřěůýďťňŠŽČŘőűığşİŞāēīūėųģķļ")
 
 
@@ -67,7 +68,9 @@ def _looks_single(word: str, charset: str) -> float:
         foreign += 1
         kind = unicodedata.category(letter)
         beside = before.isalpha() or after.isalpha()
-        if kind in ("Ll", "Lo", "Lm", "Mn"):
+        if not beside and (letter in _SIGNS or kind[0] == "L"):
+            points += 0.7 if letter in _SIGNS else 0.3  # few letters are words
+        elif kind in ("Ll", "Lo", "Lm", "Mn"):
             points += 1
         elif kind == "Lu":
             inside = before.islower() or (before.isalpha() and after.islower())

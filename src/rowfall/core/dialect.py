@@ -738,9 +738,29 @@ def _comment(parsed: Iterable[tuple[str, list[tuple[int, tuple[str, ...]]]]]) ->
             continue
         widths = Counter(len(row) for row in rows if not row[0].startswith(mark))
         usual = widths.most_common(1)[0][0] if widths else 0
-        if usual > 1 and not any(len(row) == usual for row in marked):
+        wide = [row for row in marked if len(row) == usual]
+        if usual > 1 and not wide:
+            return mark
+        if usual < 2 or mark != "#" or len(wide) == len(marked):
+            continue
+        # In front of the rows, sentences may have as many commas; and one may hold the names.
+        sentences = (row[0].strip("# ").count(" ") > _NAME_BLANKS for row in wide)
+        if rows[: len(marked)] == marked and all(sentences):
+            return mark
+        if len(wide) == 1 and marked[-1] is not wide[0] and commented_names(wide[0]):
             return mark
     return ""
+
+
+def commented_names(row: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that a comment line of so many fields holds; () where it holds none."""
+    names = tuple(name.strip("# ") for name in row)
+    named = len(set(names)) == len(names) and all(n and not kind_of(n) for n in names)
+    return names if named and all(len(n) <= _LONG_NAME for n in names) else ()
+
+
+_LONG_NAME = 40  # letters: a sentence with a comma has more
+_NAME_BLANKS = 3  # of a name; a sentence has more in front of its first comma
 
 
 def _first_row(records: Sequence[tuple[int, tuple[str, ...]]], width: int, ends: str) -> int:

@@ -91,6 +91,8 @@ def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[boo
     if everywhere and len(files) > 2:
         return True, f"the first line of all {same} sampled files is the same", True
     index = _is_index(columns)
+    if index and [c.first.strip() for c in columns[1:]] == ["0"]:
+        return True, "the first line names a series as pandas does", True
     if names or others or (index and alike):
         return _differing(columns, names + others, alike, index=index)
     if alike:
@@ -309,6 +311,8 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
     again = sum(map(_repeats, columns))
     counted = _counts_letters(filled)
     points = _points(columns) + 2 * index + 2 * counted * len(columns)
+    if len(columns) > 1 and all(map(_alone_has_capital, columns)):
+        points += 1.5 * len(columns)
     share = points / max(len(first), 1)
     shaped = any(_shaped_alike(c) for c in columns)
     if again * 2 > len(columns) or (again and share < 1) or len(set(filled)) < len(filled) - 1:
@@ -322,6 +326,16 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
     if points >= 1.5 and share >= 0.4:
         return True, _MAYBE, share >= 1 and not again
     return False, _NO, False
+
+
+def _alone_has_capital(column: _Column) -> bool:
+    """Tell whether a name begins with a capital and none of many values below it does."""
+    values = [v for v in column.values if v]
+    named = column.first.strip()[:1].isupper() and column.first.isascii()
+    return named and len(values) >= _MANY and not any(v[:1].isupper() for v in values)
+
+
+_MANY = 8  # values: of a few, none may happen to have one
 
 
 def _counts_letters(names: Sequence[str]) -> bool:

@@ -10,6 +10,8 @@ ALWAYS = frozenset({"remote_addr", "time", "path", "status"})
 """Columns of access logs that each line has; others may be -."""
 _BEHIND = regex(r' ("(?:[^"\\]|\\.)*"|[^ "]\S*)')
 _PAIR = regex(r'([^\s="]+)(?:=("(?:[^"\\]|\\.)*"|[^\s"]*))?(?:\s+|\Z)')
+_WORD = regex(r'\s*([^\s="]+)(?=\s)')
+_FLAGS = 4  # lines at least for each word that they begin with
 _LEAST = 2 / 3  # of the lines have to be of a form that is found by looking
 _LOOKED_AT = 100
 
@@ -21,7 +23,10 @@ def form_of(head: bytes) -> str:
     if sum(map(bool, map(ACCESS.match, lines))) > _LEAST * len(lines):
         return "nginx"
     found = sum(len(keys_of(line)) > 1 and _mostly_pairs(line) for line in lines)
-    return "logfmt" if found > _LEAST * len(lines) else ""
+    # Flags without a value come again. A word of its own in each line is none: FR name="France".
+    words = {word[1] for line in lines if (word := _WORD.match(line))}
+    many = len(words) > 1 and len(words) * _FLAGS > len(lines)
+    return "logfmt" if found > _LEAST * len(lines) and not many else ""
 
 
 def _mostly_pairs(line: str) -> bool:

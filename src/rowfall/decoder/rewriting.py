@@ -137,6 +137,8 @@ class ObjectRewriting:
     def stop(self) -> None:
         """End the program: what it still would write is not wanted."""
         self._child.kill()
+        # Closed by the thread that feeds it, maybe right now: communicate() would flush it.
+        self._child.stdin = None
         self._child.communicate()
 
     def end(self) -> None:

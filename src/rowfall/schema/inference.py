@@ -217,8 +217,12 @@ def schema_for(
         schema = replace(schema, notes=(*schema.notes, (UNSURE, empties)))
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
-    if told_of := marked_values.describe_missing(encoding, columns):
-        schema = replace(schema, notes=(*schema.notes, ("words", told_of)))
+    for told_of in (
+        marked_values.describe_missing(encoding, columns),
+        marked_values.describe_dates(encoding, columns),
+    ):
+        if told_of:
+            schema = replace(schema, notes=(*schema.notes, ("words", told_of)))
     sample = replace(sample, encoding=encoding)
     check_order(schema, asked, ask)
     return encoding, count_partitions(schema, sample, source, ask, target.partition_key)

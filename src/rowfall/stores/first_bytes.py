@@ -25,6 +25,7 @@ from rowfall.core.file_databases import NAMES, scheme_of_head
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.sources.base import Ranged
 from rowfall.sources.compression import compression_of
 from rowfall.stores.boxes import box_in
@@ -402,6 +403,10 @@ def _format(
     """
     if encoding.kind is Kind.TYPED:
         return encoding, ()
+    if encoding.kind is Kind.JSON and not options.format and all(map(_is_features, texts.values())):
+        features = formats.find("GeoJSON")
+        read = Encoding(features.name, encoding.compression, features.kind)
+        return read, (f"{_some(texts)} is GeoJSON: each feature is a row",)
     odd = {name: text for name, text in texts.items() if formats.sniff(text)[0]}
     if not odd:
         return encoding, ()
@@ -414,6 +419,22 @@ def _format(
         )
     read = Encoding(found.name, encoding.compression, found.kind)
     return read, (f"{_some(odd)} is {found.name}, whatever its name says",)
+
+
+_COLLECTION = regex(rb'"type"\s*:\s*"FeatureCollection"')
+_NEXT_OBJECT = regex(rb"\}\s*\n\s*\{[^\[\]{}]*\"FeatureCollection\"")
+
+
+def _is_features(text: bytes) -> bool:
+    """Tell whether JSON is one FeatureCollection, which says so in front of its features.
+
+    Of lines that each hold one, each is a row.
+    """
+    front, named, _ = text.partition(b'"features"')
+    begun = front.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
+    return (
+        begun and bool(named) and bool(_COLLECTION.search(front)) and not _NEXT_OBJECT.search(text)
+    )
 
 
 # --- charset -------------------------------------------------------------------------------------
@@ -472,7 +493,8 @@ def _readings(name: str, text: bytes, begin: int) -> str:
     from rowfall.core.charset_guess import CONVERTED, shown_readings  # only what fails needs it
 
     line = text[begin : begin + _LINE].partition(b"\n")[0].rstrip(b"\r")
-    found = shown_readings(line, text[: text.rfind(b"\n") + 1] or line)
+    whole = text[: text.rfind(b"\n") + 1]  # the last line may be cut within a character
+    found = shown_readings(line, line if whole.isascii() else whole)
     reads = [f'--encoding {c} reads "{shown}"' for c, shown in found if c not in CONVERTED]
     reads = reads or ["--encoding windows-1252 takes any byte"]
     # Nothing stands where what was piped in could be read again.

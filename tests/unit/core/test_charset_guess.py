@@ -45,3 +45,8 @@ def test_a_line_is_shown_as_each_charset_reads_it() -> None:
     assert ("gb18030", "1,张") in shown_readings(
         cut, "1,张伟,北京\n2,王芳,上海\n".encode("gb18030")
     )
+
+
+@pytest.mark.parametrize("sign", ["©", "±"])
+def test_a_sign_that_stands_alone_is_no_letter(sign: str) -> None:
+    assert guess_charsets(f"a,b\n1,{sign}\n".encode("cp1252"))[0] == "windows-1252"

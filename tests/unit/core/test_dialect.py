@@ -334,6 +334,7 @@ def test_bytes_that_are_not_utf_8_in_some_files_are_errors_of_those() -> None:
     assert sniff([TextSample("x", plain), TextSample("y", wide)]).charset == "utf-16le"
 
 
+<<<<<<< HEAD
 def test_records_of_a_megabyte_are_rows() -> None:
     """The parser of the standard library stops at 131,072 characters."""
     before = csv.field_size_limit()
@@ -342,3 +343,29 @@ def test_records_of_a_megabyte_are_rows() -> None:
     assert found.width == 2
     assert [len(row) for row in found.files[0].rows] == [2]
     assert csv.field_size_limit() == before
+=======
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        (",0\n1821,269\n1822,321\n1823,585\n", True),  # a series of pandas
+        (",0\n1,269\n1,321\n2,585\n", False),
+        ("Orth,Phon\n" + "".join(f"{c},{c}{c}\n" for c in "abcdefghij"), True),
+        ("Orth,Phon\na,b\nc,d\n", False),
+    ],
+)
+def test_names_that_differ_from_all_values(text: str, header: bool) -> None:
+    assert found(text).header is header
+
+
+@pytest.mark.parametrize(
+    ("text", "comment"),
+    [
+        ("# time,v\n#\n2024-01-01,1\n2024-01-02,2\n", "#"),  # names, and lines below them
+        ("# These are codes that somebody gathered, by hand\n# of all\na,1\nb,2\n", "#"),
+        ("# time,v\n2024-01-01,1\n2024-01-02,2\n", ""),  # which is the header
+        ("tag,v\n#a,1\n#b,2\n#c\n", ""),
+    ],
+)
+def test_comments_with_as_many_fields_as_rows(text: str, comment: str) -> None:
+    assert found(text).marks.comment == comment
+>>>>>>> 979e68d2 (Files of 80 packages are loaded by a command and compared cell by cell; dates whose order the sample shows, names in comments, GeoJSON by its content, backslashes that escape nothing are read without an option)

@@ -100,6 +100,28 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place() -> None:
     assert "--encoding" in (error.hint or "")
 
 
+def test_the_last_line_shows_the_charset_where_no_other_does() -> None:
+    with pytest.raises(DataError) as caught:
+        _examine({"a.csv": b"a,b,c\n1,2,3\n4,5,\xa9"})
+    assert (caught.value.hint or "").startswith(
+        'Name its encoding: --encoding windows-1252 reads "4,5,©"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        (b'{"type": "FeatureCollection", "features": [{"type": "Feature"}]}', "GeoJSON"),
+        (b'{\n"name": "x", "type": "FeatureCollection",\n"features": [\n', "GeoJSON"),
+        (b'{"type": "FeatureCollection", "features": []}\n' * 2, "JSONEachRow"),
+        (b'{"kind": "x", "features": [{"type": "FeatureCollection"}]}', "JSONEachRow"),
+        (b'[{"type": "FeatureCollection", "features": []}]', "JSONEachRow"),
+    ],
+)
+def test_a_collection_of_features_is_told_from_rows(text: bytes, format_: str) -> None:
+    assert _examine({"a.json": text}).encoding.format == format_
+
+
 def test_utf_16_without_a_mark_is_refused() -> None:
     with pytest.raises(DataError, match="not UTF-8") as caught:
         _examine({"a.csv": "id,name\n1,Müller\n".encode("utf-16be")})

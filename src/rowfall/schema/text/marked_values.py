@@ -391,6 +391,26 @@ def _orders_of(columns: Sequence[Counter[str]]) -> tuple[list[str], set[int]]:
     return [order for order in days if most and days[order] == most], most
 
 
+def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the only order of day, month and year that makes dates of columns; "" for none.
+
+    Every value of such a column has to be a date by it, and no column one by another.
+
+    Args:
+        rows: of the sample, without a header, all as wide as ``names``.
+    """
+    columns = _columns(rows, len(names), ())
+    orders, dates = _orders_of(columns)
+    if len(orders) != 1:
+        return ""
+    for i in dates:
+        reads = _reads_dates(columns[i], orders[0])
+        if not all(map(reads, columns[i])):
+            return ""
+    rest = [own for i, own in enumerate(columns) if i not in dates]
+    return "" if _orders_of(rest)[1] else orders[0]
+
+
 def _reads_dates(values: Counter[str], order: str) -> Callable[[str], bool]:
     """Return a predicate: a value is a date, with or without a time like most of the column.
 
@@ -513,6 +533,21 @@ def describe_missing(encoding: Encoding, columns: Sequence[Column]) -> str:
     return (
         f"{' and '.join(words)} {'is' if len(words) == 1 else 'are'} NULL in {some}, where all "
         f"else is a number or a time; --type {keeps} keeps it as it is written"
+    )
+
+
+def describe_dates(encoding: Encoding, columns: Sequence[Column]) -> str:
+    """Return a sentence about dates whose order the sample shows; "" for none, or by an option."""
+    dialect = encoding.dialect
+    if dialect is None or not dialect.dates or any(column < 0 for column, _ in dialect.dates):
+        return ""
+    names = dialect.header or [column.source for column in columns]
+    some = [names[i] for i, _ in dialect.dates]
+    spelled = {"d": "day", "m": "month", "y": "year"}
+    order = ", ".join(spelled[part] for part in dialect.dates[0][1])
+    return (
+        f"{_some(some)} {'holds' if len(some) == 1 else 'hold'} dates written as {order}; "
+        f"--type {shlex.quote(f'{some[0]} String')} keeps it as it is written"
     )
 
 

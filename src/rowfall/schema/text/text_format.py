@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from rowfall.core import formats
+from rowfall.core import charsets, formats
 from rowfall.core.dialect import (
     DialectOptions,
     FoundDialect,
@@ -23,6 +23,7 @@ from rowfall.core.dialect import (
     MarkOptions,
     TextMarks,
     TextSample,
+    commented_names,
     sniff,
 )
 from rowfall.core.errors import (
@@ -158,6 +159,10 @@ def find_text_format(
     if encoding.is_tsv:
         asked = _of_tsv(samples, asked)
     found = sniff(samples, asked)
+    commented = _names_in_comment(found, samples, asked)
+    if commented:
+        asked = replace(asked, header=False, columns=commented)
+        found = sniff(samples, asked)
     if not found.files:
         for split, what in source.changed(splits):
             raise SourceError(
@@ -197,12 +202,19 @@ def find_text_format(
     raw = encoding.is_tsv and asked.marks.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     whole = all(sample.whole for sample in samples)
-    missing = _missing(found, encoding, source) if whole and not asked.lines.as_they_are else ()
-    odd = unplain(found) or _wanted(asked) or ("has words for NULL" if missing else None)
+    # A server that reads a large file itself is faster than what is rewritten here.
+    here = (whole or not source.remote) and not asked.lines.as_they_are
+    missing = _missing(found, encoding, source) if here else ()
+    body = _without_words(_rows_in_order(found), dict(missing))
+    order = _date_order(found, encoding, source, body) if here else ""
+    odd = unplain(found) or _wanted(asked)
+    odd = odd or ("has words for NULL" if missing else "has dates" if order else None)
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
+    if commented:
+        notes.append(("names", "one of the comment lines names the columns"))
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-        or missing or found.skip_lines or found.marks.comment
+        or missing or order or found.skip_lines or found.marks.comment
     ):  # fmt: skip
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
@@ -219,16 +231,20 @@ def find_text_format(
             notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
         encoding = _with_marks(found, encoding, encoding.dialect, asked)
-    body = _rows_in_order(found)
     if missing and encoding.dialect is not None:
         header = found.names if encoding.has_header and not encoding.renamed else ()
         dialect = replace(encoding.dialect, missing=missing, header=header)
         encoding = replace(encoding, dialect=dialect)
-        body = _without_words(body, dict(missing))
+    if order and encoding.dialect is not None:
+        dialect = replace(encoding.dialect, dates=((-1, order),))
+        encoding = replace(encoding, dialect=dialect)
     nulls = (encoding.dialect or Dialect()).nulls
     classes = [value_class([row[n] for row in body[:512]], nulls) for n in range(len(found.names))]
     narrow = [row[: len(found.names)] for row in body]
     marked = marked_values.find_columns(encoding, found.names, narrow)
+    if order and marked.dialect is not None:
+        dates = tuple(own for own in marked.dialect.dates if own[0] >= 0)  # by no option
+        marked = replace(marked, dialect=replace(marked.dialect, dates=dates))
     if marked != encoding:
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
@@ -245,6 +261,26 @@ def find_text_format(
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+def _names_in_comment(
+    found: Finding, samples: Sequence[TextSample], asked: Asked
+) -> tuple[str, ...]:
+    """Return the names that one comment line of each file holds; () where none does."""
+    if asked.header is not None or asked.columns or asked.marks.comment is not None:
+        return ()
+    if found.header or found.marks.comment != "#" or found.width < _LEAST_LINES or found.trim:
+        return ()
+    mark = found.marks.delimiter
+    heads = set()
+    for sample in samples:
+        text = charsets.decode(sample.data, found.charset)
+        lines = [line for line in text.splitlines() if line.startswith("#")]
+        rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
+        if len(rows) != 1:
+            return ()
+        heads.add(commented_names(rows[0]))
+    return heads.pop() if len(heads) == 1 else ()
 
 
 # Records of ASCII's own delimiters, without line ends but one perhaps behind all of them.
@@ -650,6 +686,20 @@ def _missing(
     return tuple((n, words) for n in columns) if held else ()
 
 
+def _date_order(
+    found: Finding, encoding: Encoding, source: Source, rows: Sequence[Sequence[str]]
+) -> str:
+    """Return the order of day, month and year that the samples show; "" for none or by option.
+
+    "" where nothing can be rewritten, too.
+    """
+    dialect = encoding.dialect or Dialect()
+    if dialect.dates or encoding.binary or not source.replayable or installed.program() is None:
+        return ""
+    narrow = [row[: len(found.names)] for row in rows]
+    return marked_values.shown_order(found.names, narrow) if narrow else ""
+
+
 def _without_words(
     rows: Sequence[tuple[str, ...]], missing: Mapping[int, Sequence[str]]
 ) -> list[tuple[str, ...]]:
@@ -823,8 +873,12 @@ def _of_tsv(samples: Sequence[TextSample], asked: DialectOptions) -> DialectOpti
     if not asked.fixed and not any(b"\t" in sample.data for sample in samples):
         return asked
     quoted = quoted or any(_has_quoted_columns(sample.data) for sample in samples)
+    letters = asked.marks.escape is None and not asked.fixed and any(
+        _are_letters(sample.data) for sample in samples
+    )  # fmt: skip
     marks = replace(
         asked.marks,
+        escape="" if letters else asked.marks.escape,
         delimiter=asked.marks.delimiter or "\t",
         quote=asked.marks.quote if asked.marks.quote is not None else '"' if quoted else "",
         # A file that begins with one has comments; elsewhere it may be a value.
@@ -835,6 +889,23 @@ def _of_tsv(samples: Sequence[TextSample], asked: DialectOptions) -> DialectOpti
     return replace(asked, marks=marks)
 
 
+def _are_letters(data: bytes) -> bool:
+    """Tell whether backslashes in TSV escape nothing: as of regular expressions and of smileys.
+
+    Programs that write escapes write them in front of few characters, and never before a tab.
+    """
+    if b"\\" not in data:
+        return False
+    if _NO_ESCAPE.search(data):
+        return True
+    lines = data.split(b"\n")[:-1]
+    before_tabs = [line.count(b"\t") for line in lines if b"\\\t" in line]
+    usual = Counter(line.count(b"\t") for line in lines if line.strip()).most_common(1)
+    return bool(before_tabs) and all(count == usual[0][0] for count in before_tabs)
+
+
+# What neither MySQL, PostgreSQL nor ClickHouse writes behind one.
+_NO_ESCAPE = regex(rb"(?<!\\)(?:\\\\)*\\[sSwWdD.()\[\]|*+?{}^$-]")
 # A field in quotes that holds what quotes are for.
 _QUOTED_TSV = regex(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
 

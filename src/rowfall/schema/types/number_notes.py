@@ -9,7 +9,7 @@ from rowfall.core.type_names import parse_type
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE
-from rowfall.schema.types.inferred_types import is_long, loses_zeros
+from rowfall.schema.types.inferred_types import EXACT, is_long, loses_zeros
 
 
 def number_notes(
@@ -46,6 +46,16 @@ def number_notes(
                 UNSURE,
                 f"text as it is written: {made.name}, integers of more digits than a number keeps",
             )
+            continue
+        fractions = 0 < found.kinds.integers < found.filled == found.kinds.floats
+        if type_.base == "String" and fractions and found.numbers.largest > EXACT and not code:
+            flags = type_options([(made.name, _like("Float64", made))])
+            yield (
+                UNSURE,
+                f"text as it is written: {made.name}, integers beyond 2^53 among fractions; "
+                f"{flags} makes numbers of 15 digits of it",
+            )
+            yield OTHERWISE, flags
             continue
         if type_.base == "String" and code and found.kinds.floats == found.filled:
             why = f'text as it is written: {made.name} for "{code}", which may be a code'

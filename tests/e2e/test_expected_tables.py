@@ -1,0 +1,91 @@
+"""Files as packages carry them become the table that a person expects, without an option."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from e2e.tools import Shell
+
+FEATURES = {
+    "name": "towns", "type": "FeatureCollection",
+    "features": [
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [n, 1]},
+         "properties": {"id": n}}
+        for n in range(3)
+    ],
+}  # fmt: skip
+TABLES = {
+    "month_first.csv": (
+        "day,v\n5/19/2006 0:00:00,1\n1/2/2007 13:05:00,2\n",
+        [["2006-05-19 00:00:00", 1], ["2007-01-02 13:05:00", 2]],
+        "note: day holds dates written as month, day, year; --type 'day String' keeps it",
+    ),
+    "day_first.tsv": (
+        "day\tv\n31.12.2023\t1\n\t2\n",
+        [["2023-12-31", 1], [None, 2]],
+        "dates written as day, month, year",
+    ),
+    "may_be_either.csv": (
+        "day,v\n03/01/2024,1\n02/01/2024,2\n",
+        [["03/01/2024", 1], ["02/01/2024", 2]],
+        "--dates dmy or --dates mdy makes numbers and dates of it",
+    ),
+    "two_orders.csv": (
+        "a,b,v\n31/12/2023,12/31/2023,1\n30/12/2023,12/30/2023,2\n",
+        [["31/12/2023", "12/31/2023", 1], ["30/12/2023", "12/30/2023", 2]],
+        "warning: text as it is written",
+    ),
+    "comments.csv": (
+        "# time,v\n#\n# measured by hand\n2024-01-01,1\n2024-01-02,2\n",
+        [["2024-01-01", 1], ["2024-01-02", 2]],
+        "note: one of the comment lines names the columns",
+    ),
+    "smileys.tsv": (
+        "mark\tv\n:-\\\t1\n:-)\t2\n\\b(a)\t3\n",
+        [[":-\\", 1], [":-)", 2], ["\\b(a)", 3]],
+        "done",
+    ),
+    "doubles.csv": (
+        "v,n\n999999999999998592,1\n1.5e-12,2\n",
+        [[999999999999998592, 1], ["1.5e-12", 2]],
+        "v, integers beyond 2^53 among fractions; --type 'v Float64' makes numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
+    text, rows, says = TABLES[name]
+    shell.write(name, text)
+    done = shell.ok("load", name, "--table", "t")
+    assert says in done.talk
+    last = "n" if name == "doubles.csv" else "v"
+    assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows
+
+
+def test_features_are_rows_whatever_the_name_of_their_file(shell: Shell) -> None:
+    shell.write("towns.json", json.dumps(FEATURES))
+    done = shell.ok("load", "towns.json")
+    assert "is GeoJSON: each feature is a row" in done.talk
+    assert shell.row("SELECT count() FROM towns") == [3]
+
+
+def test_dates_stay_text_where_a_table_holds_text(shell: Shell) -> None:
+    """And what the sample did not show ends the load at its line."""
+    shell.write("a.csv", "day,v\n31/12/2023,1\n30/12/2023,2\n")
+    shell.ok("load", "a.csv", "--type", "day String")
+    assert shell.rows("SELECT day FROM a ORDER BY v") == [["31/12/2023"], ["30/12/2023"]]
+    body = "".join(f"{1 + n % 28}/12/2023,{n}\n" for n in range(60_000))
+    shell.write("b.csv", f"day,v\n{body}12/31/2023,0\n")
+    done = shell.ends(1, "load", "b.csv")
+    assert 'line 60002 column "day": "12/31/2023"' in done.talk
+
+
+def test_logfmt_with_many_flags_ends_with_a_message(shell: Shell) -> None:
+    """What is read of a form that fills columns is more than what is wanted: the rest is cut."""
+    body = "".join(f'F{n} country="Land {n}" code="{n}"\n' for n in range(90))
+    shell.write("a.dat", body)
+    done = shell.run("load", "a.dat", "--format", "logfmt")
+    assert "bug in rowfall" not in done.talk
