@@ -143,13 +143,11 @@ def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
     ("text", "options", "types"),
     [
         ("id;n;d\n1;1,5;31.12.2023\n2;NA;1.2.2024\n3;1.234,5;15.2.2024\n",
-         "--decimal , --thousands . --dates dmy --null NA",
+         "--decimal , --thousands . --null NA",
          ["Int64", "Nullable(Float64)", "Date"]),
         ("id;n;d\n1;1'234.5;12/31/2023\n2;5;-\n3;7'000;2/28/2024\n",
          "--thousands ''\"'\"'' --dates mdy --null=-",
          ["Int64", "Float64", "Nullable(Date)"]),
-        ("id,n,d\n1,5,2023/12/31\n2,#N/A,2024/01/02\n3,7,2024/02/02\n",
-         "--dates ymd", ["Int64", "Nullable(Int64)", "Date"]),
         ("id,n\n1,5\n2,(null)\n3,7\n", "--null '(null)'", ["Int64", "Nullable(Int64)"]),
     ],
 )  # fmt: skip
