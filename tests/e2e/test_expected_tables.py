@@ -27,6 +27,21 @@ TABLES = {
         [["2023-12-31", 1], [None, 2]],
         "dates written as day, month, year",
     ),
+    "half_days.csv": (
+        "day,v\n12/31/2023 9:30 AM,1\n1/2/2024 5:05 pm,2\n",
+        [["2023-12-31 09:30:00", 1], ["2024-01-02 17:05:00", 2]],
+        "dates written as month, day, year",
+    ),
+    "minutes.csv": (
+        "day,v\n2023-01-02 10:30,1\n2023-01-03 11:45,2\n",
+        [["2023-01-02 10:30:00", 1], ["2023-01-03 11:45:00", 2]],
+        "dates written as year, month, day",
+    ),
+    "some_with_times.csv": (
+        "day,v\n31.12.2023,1\n1.2.2024 17:05:09,2\n",
+        [["31.12.2023", 1], ["1.2.2024 17:05:09", 2]],
+        "warning: text as it is written",
+    ),
     "may_be_either.csv": (
         "day,v\n03/01/2024,1\n02/01/2024,2\n",
         [["03/01/2024", 1], ["02/01/2024", 2]],
@@ -45,6 +60,16 @@ TABLES = {
     "smileys.tsv": (
         "mark\tv\n:-\\\t1\n:-)\t2\n\\b(a)\t3\n",
         [[":-\\", 1], [":-)", 2], ["\\b(a)", 3]],
+        "done",
+    ),
+    "folders.tsv": (  # two backslashes in front of a tab are one that is escaped
+        "path\tv\nC:\\\\a\\\\\t1\nD:\\\\b\\\\\t2\n",
+        [["C:\\a\\", 1], ["D:\\b\\", 2]],
+        "done",
+    ),
+    "no_values.tsv": (
+        "path\tw\tv\n\\d+\t5\t1\n\\N\t\\N\t2\n",
+        [["\\d+", 5, 1], [None, None, 2]],
         "done",
     ),
     "doubles.csv": (

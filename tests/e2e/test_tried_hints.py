@@ -291,15 +291,11 @@ MARKED = {
     "decimal commas": (_lines("1,5", "2,25"), "--decimal ,", "Float64"),
     "and a word": (_lines("1,5", "2,25") + "13;abc\n", None, 'v for "abc"'),
     "and a code": (_lines("1,5", "2,25") + "13;007\n", None, ""),
-    "dates": (_lines("31.12.2023", "1.2.2024"), "--dates dmy", "Date"),
     "dates and days of ISO": (
         _lines("31.12.2023", "1.2.2024", "2024-02-03"),
         "--select \"* EXCEPT v, toDate32(if(match(v, '^[0-9]{4}'), parseDateTime(v, '%Y-%m-%d', "
         "'UTC'), parseDateTime(v, '%e.%c.%Y', 'UTC'))) AS v\"", "Date32",
     ),
-    "dates and times": (_lines("31.12.2023 9:30", "1.2.2024 17:05:09"), "--dates dmy", "DateTime"),
-    "times of half a day": (_lines("12/31/2023 9:30 AM", "1/2/2024 5:05 pm"), "--dates mdy",
-                            "DateTime"),
     "dates, some with times": (_lines("31.12.2023", "1.2.2024 17:05:09"), None, "v for"),
     "dates and what is no time": (_lines("31.12.2023 today"), None, "v for"),
     "thousands with points": (_lines("1.234", "12.345.678"), "--decimal , --thousands .", "Int64"),
@@ -315,7 +311,6 @@ MARKED = {
     "numbers of telephones": (_lines("030 123 456", "030 123 457"), None, ""),
     "a word for some": (_lines("12", "(null)"), "--null '(null)'", "Nullable(Int64)"),
     "a word that may be a value": (_lines("12", "13") + "7;x\n", None, 'v for "x"'),
-    "minutes": (_lines("2023-01-02 10:30", "2023-01-03 11:45"), "--dates ymd", "DateTime"),
     "names of months": (
         _lines("31-Dec-2023", "1-Feb-2024"),
         '--select "* EXCEPT v, toDate32(parseDateTime64BestEffort(v, 6, \'UTC\')) AS v"',

@@ -334,7 +334,6 @@ def test_bytes_that_are_not_utf_8_in_some_files_are_errors_of_those() -> None:
     assert sniff([TextSample("x", plain), TextSample("y", wide)]).charset == "utf-16le"
 
 
-<<<<<<< HEAD
 def test_records_of_a_megabyte_are_rows() -> None:
     """The parser of the standard library stops at 131,072 characters."""
     before = csv.field_size_limit()
@@ -343,7 +342,8 @@ def test_records_of_a_megabyte_are_rows() -> None:
     assert found.width == 2
     assert [len(row) for row in found.files[0].rows] == [2]
     assert csv.field_size_limit() == before
-=======
+
+
 @pytest.mark.parametrize(
     ("text", "header"),
     [
@@ -368,4 +368,3 @@ def test_names_that_differ_from_all_values(text: str, header: bool) -> None:
 )
 def test_comments_with_as_many_fields_as_rows(text: str, comment: str) -> None:
     assert found(text).marks.comment == comment
->>>>>>> 979e68d2 (Files of 80 packages are loaded by a command and compared cell by cell; dates whose order the sample shows, names in comments, GeoJSON by its content, backslashes that escape nothing are read without an option)

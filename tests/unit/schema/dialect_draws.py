@@ -256,6 +256,20 @@ def as_meant(rows: list[list[str]]) -> list[list[str]]:
     ]
 
 
+def with_iso_days(rows: list[list[str]]) -> list[list[str]]:
+    """Return rows whose columns of days, which are drawn as day, month, year, hold ISO's days."""
+    written = re.compile(r"(\d\d)\.(\d\d)\.(\d{4})")
+    columns = [[v.strip() for v in column] for column in zip(*rows, strict=True)]
+    days = [
+        all(written.fullmatch(v) for v in own if v not in ("", "NA", "NULL", "N/A"))
+        for own in columns
+    ]
+    return [
+        [written.sub(r"\3-\2-\1", v) if own else v for v, own in zip(row, days, strict=True)]
+        for row in rows
+    ]
+
+
 def _comma(value: str) -> str:
     whole, point, rest = value.partition(".")
     return f"{whole},{rest}" if point and (whole.lstrip("-") + rest).isdigit() else value

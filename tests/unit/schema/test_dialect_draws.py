@@ -17,7 +17,7 @@ from rowfall.decoder import installed, rewriting
 from rowfall.decoder.documents import encode
 from rowfall.schema.text.text_format import UNSURE, asked_of, find_text_format
 from rowfall.sources import open_source
-from unit.schema.dialect_draws import Draw, as_meant, draw
+from unit.schema.dialect_draws import Draw, as_meant, draw, with_iso_days
 
 RIGHT, SAID, REFUSED, WRONG = "right", "warned", "refused", "wrong"
 DRAWS = 2000 if ALL else 100
@@ -73,7 +73,10 @@ def judge(one: Draw, folder: Path) -> tuple[str, str]:
 
 
 def _meanings(one: Draw) -> list[list[list[str]]]:
-    return [one.rows] if one.ragged else [one.rows, as_meant(one.rows)]
+    if one.ragged:
+        return [one.rows]
+    told = [one.rows, as_meant(one.rows)]  # missing words
+    return [*told, *map(with_iso_days, told)]
 
 
 def _nobody(query: object, settings: object) -> list[list[object]]:

@@ -264,7 +264,7 @@ def find_text_format(
 
 
 def _names_in_comment(
-    found: Finding, samples: Sequence[TextSample], asked: Asked
+    found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions
 ) -> tuple[str, ...]:
     """Return the names that one comment line of each file holds; () where none does."""
     if asked.header is not None or asked.columns or asked.marks.comment is not None:
@@ -687,7 +687,7 @@ def _missing(
 
 
 def _date_order(
-    found: Finding, encoding: Encoding, source: Source, rows: Sequence[Sequence[str]]
+    found: FoundDialect, encoding: Encoding, source: Source, rows: Sequence[Sequence[str]]
 ) -> str:
     """Return the order of day, month and year that the samples show; "" for none or by option.
 
@@ -894,18 +894,21 @@ def _are_letters(data: bytes) -> bool:
 
     Programs that write escapes write them in front of few characters, and never before a tab.
     """
-    if b"\\" not in data:
+    if b"\\" not in data or _NULL_FIELD.search(data):
         return False
     if _NO_ESCAPE.search(data):
         return True
     lines = data.split(b"\n")[:-1]
-    before_tabs = [line.count(b"\t") for line in lines if b"\\\t" in line]
+    before_tabs = [line.count(b"\t") for line in lines if _BEFORE_TAB.search(line)]
     usual = Counter(line.count(b"\t") for line in lines if line.strip()).most_common(1)
     return bool(before_tabs) and all(count == usual[0][0] for count in before_tabs)
 
 
+_NULL_FIELD = regex(rb"(?:^|\t)\\N(?=\t|\r?$)", re.M)  # as programs write it that escape
+_BEFORE_TAB = regex(rb"(?<!\\)(?:\\\\)*\\\t")  # two of them are one that is escaped
 # What neither MySQL, PostgreSQL nor ClickHouse writes behind one.
-_NO_ESCAPE = regex(rb"(?<!\\)(?:\\\\)*\\[sSwWdD.()\[\]|*+?{}^$-]")
+# PostgreSQL ends its rows with a line of \. alone.
+_NO_ESCAPE = regex(rb"(?!^\\\.\r?$)(?<!\\)(?:\\\\)*\\[sSwWdD.()\[\]|*+?{}^$-]", re.M)
 # A field in quotes that holds what quotes are for.
 _QUOTED_TSV = regex(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
 
