@@ -32,8 +32,10 @@ def test_another_sign_is_refused(shell: Shell, engine: str, build: str) -> None:
     shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write")
 
 
-def test_a_new_table_is_checked_as_well(shell: Shell) -> None:
-    shell.write("b.csv", BAD)
+@pytest.mark.parametrize("text", [BAD, BAD.replace("-1", "1")])
+def test_a_new_table_is_checked_as_well(shell: Shell, text: str) -> None:
+    """Signs without a minus are read as numbers, and as texts when a row is refused."""
+    shell.write("b.csv", text)
     new = ("--engine", ENGINES[0], "--order-by", "id", "--type", "sign Int8")
     failed = shell.ends(1, "load", "b.csv", *new)
     assert 'line 3 column "sign": "7" is neither 1 nor -1' in failed.talk

@@ -1054,14 +1054,11 @@ def _again(
     schema: Schema, encoding: Encoding, which: Callable[[Column], bool], traits: TextTraits
 ) -> Schema:
     traits = replace(traits, file=replace(traits.file, csv=encoding.is_csv))
-    columns = tuple(
-        replace(
-            strict_column(c.name, c.source, c.type, Kind.TEXT, traits=traits),
-            reason=c.reason,
-            optional=c.optional,
-        )
-        if which(c)
-        else c
-        for c in schema.reads
-    )
-    return schema.with_reads(columns)
+
+    def made(column: Column) -> Column:
+        found = strict_column(column.name, column.source, column.type, Kind.TEXT, traits=traits)
+        found = replace(found, reason=column.reason, optional=column.optional)
+        # What the table asks of a value is asked however it is read.
+        return _signed(found) if SIGN in column.expression else found
+
+    return schema.with_reads(tuple(made(c) if which(c) else c for c in schema.reads))
