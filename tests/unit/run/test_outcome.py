@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +11,48 @@ from rowfall.core.errors import EngineError
 from rowfall.run.outcome import _Run
 
 
-def _refused(*_: object, **__: object) -> Any:
-    raise EngineError("not enough privileges to read system.query_log", code=497)
+class Engine:
+    """A server whose log of statements nobody may look up."""
+
+    query_log = True
+
+    def ask(self, *_: object) -> Any:
+        raise EngineError("not enough privileges to read system.query_log", code=497)
+
+    run = ask
+
+    def resident(self) -> tuple[int, int]:
+        return 0, 7
+
+
+class Session:
+    engine = Engine()
+    writers = ()
+
+    def cpu_seconds_here(self) -> float:
+        return 0.0
+
+
+class Load:
+    session = Session()
+    id = "a" * 8
+
+
+class Target:
+    placement = "server"
+
+
+class Transport:
+    reads_here = False
+
+
+class Planned:
+    transport = Transport()
+    to = Target()
+
+
+class Began:
+    cpu_here = 0.0
 
 
 @pytest.mark.parametrize(
@@ -28,12 +67,7 @@ def _refused(*_: object, **__: object) -> Any:
 def test_what_ticks_have_seen_counts_where_they_see_most(
     seen: float, wall: float, statements: int, said: float
 ) -> None:
-    engine = SimpleNamespace(query_log=True, ask=_refused, run=_refused, resident=lambda: (0, 7))
-    session = SimpleNamespace(engine=engine, cpu_seconds_here=lambda: 0.0, writers=())
-    load = SimpleNamespace(session=session, id="a" * 8)
-    transport = SimpleNamespace(reads_here=False)
-    plan = SimpleNamespace(transport=transport, to=SimpleNamespace(placement="server"))
     counts = Counts(tries=Tries(query_ids=tuple(map(str, range(statements)))))
-    of: Any = (load, plan, SimpleNamespace(cpu_here=0.0), counts, wall)
+    of: Any = (Load(), Planned(), Began(), counts, wall)
     costs = _Run(*of).costs(seen)
     assert (costs.cpu, costs.here, costs.peak) == (said, 0.0, 7)
