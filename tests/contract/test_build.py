@@ -193,7 +193,7 @@ class Parts:
         document = {
             "version": 2,
             "layout": plain(table_definition.layout(found, set(columns))),
-            "inputs": [{"path": str(path), "size": path.stat().st_size} for path in paths],
+            "inputs": [{"path": str(path)} for path in paths],
             "format": "CSV",
             "null": NULL,
             "trim_strings": False,

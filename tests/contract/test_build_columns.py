@@ -172,8 +172,10 @@ def test_no_worker_takes_the_files_of_all_others(parts: Parts) -> None:
     """Files are held until their part is written: one worker must not hold more than its share."""
     paths = [wide_file(parts, 10_000, number * 10_000, 30) for number in range(8)]
     ours = parts.create(WIDE_COLUMNS, "", ", max_bytes_to_merge_at_max_space_in_pool = 1")
+    sized = [{"path": str(path), "size": path.stat().st_size} for path in paths]
     parts.build(
-        ours, WIDE_COLUMNS, "", paths, format="Parquet", outputs=2, block_rows=70_000
+        ours, WIDE_COLUMNS, "", paths, format="Parquet", outputs=2, block_rows=70_000,
+        inputs=sized,
     )  # fmt: skip
     found = parts.sql(f"SELECT rows FROM system.parts WHERE table = '{ours}' AND active")
     rows = [int(line) for line in found.splitlines()]

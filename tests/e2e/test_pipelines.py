@@ -92,6 +92,11 @@ class SingleStore:
         if "SELECT split, attempt, whole" in text:
             rows = [(r[1], r[2], r[5]) for r in self.records]
             return Rows(("split", "attempt", "whole"), rows)
+        if text.startswith("SELECT DISTINCT ''"):
+            return Rows(("table_made",), (("",),) if self.records else ())
+        if found := re.match("SELECT DISTINCT (split|whole) ", text):
+            ids = {r[1 if found[1] == "split" else 5] for r in self.records}
+            return Rows((found[1],), tuple((i,) for i in ids if f"'{i}'" in text))
         if text.startswith("SELECT 1 FROM `d`.`t`"):
             return Rows(("1",), (("1",),) if self.loaded or self.records else ())
         if text.startswith("SHOW CREATE"):

@@ -36,7 +36,7 @@ from rowfall.core.units import parse_size
 from rowfall.decoder.abilities import flat_types
 from rowfall.plan import balance, merging
 from rowfall.plan.decoding import read_encoding, zone
-from rowfall.plan.settings import ENGINE_BASE, LoadShape, block, insert_threads
+from rowfall.plan.settings import ENGINE_BASE, LEAST_WIDE_BYTES, LoadShape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
 from rowfall.sources.base import LacksLengths
 
@@ -81,7 +81,7 @@ _COSTS: dict[tuple[Kind, bool], _Cost] = {
 # nothing.
 _ROWS_OF_DATABASES = _Cost(0.0, 100e-9, 190e-9)
 _FORMAT_COSTS = {"PostgreSQL": _ROWS_OF_DATABASES, "MySQL": _ROWS_OF_DATABASES}
-# CPU seconds of a column of the table: its files in parts, and what is compressed for them.
+# CPU seconds of a column of a table with wide parts: its files, and what is compressed for them.
 _COLUMN_SECONDS = 3.5e-3
 # Seconds that a load of objects takes longer than one of files here: it lists them, signs and asks;
 # and CPU seconds of a byte that comes through a socket. 24 loads of 32 to 175 MB from a store on
@@ -450,7 +450,8 @@ def _cpu_seconds(
         if cost is not None:
             columns = len(facts.schema.reads)
             each = columns * cost.value + cost.row
-            return size * cost.byte + count * each + columns * _COLUMN_SECONDS
+            wide = count * facts.schema.row_bytes >= LEAST_WIDE_BYTES
+            return size * cost.byte + count * each + wide * columns * _COLUMN_SECONDS
     return size / core_rate(encoding)
 
 
