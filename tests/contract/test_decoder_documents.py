@@ -35,10 +35,10 @@ from rowfall.decoder.documents import (
 from rowfall.decoder.sampling import measure
 
 FOREIGN = Dialect(
-    charset="windows-1252", delimiter=";", quote="'", escape="\\", comment="#", skip_lines=1,
-    nulls=("NA",), decimal=",", thousands=".", numbers=(0,), dates=((1, "dmy"), (2, "mdy")),
-    missing=((2, ("n/a", "?")),), trailing=True, header=("a", "b"), trim=True, columns=3,
-    fill=True, skip_blank=True,
+    charset="windows-1252", delimiter=";", quote="'", escape="\\", comment="#", comment_found=True,
+    skip_lines=1, nulls=("NA",), decimal=",", thousands=".", numbers=(0,),
+    dates=((1, "dmy"), (2, "mdy")), missing=((2, ("n/a", "?")),), trailing=True, header=("a", "b"),
+    trim=True, columns=3, fill=True, skip_blank=True,
 )  # fmt: skip
 PLAIN = Spec((Input("a.csv"),), "CSV", (InputColumn("a", "UInt8", position=0),), ("-",))
 NAMED = replace(PLAIN, format="CSVWithNames")

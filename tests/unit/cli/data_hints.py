@@ -8,6 +8,8 @@ in. An option that is named because of data has been tried on it: a test pastes 
 from __future__ import annotations
 
 PASTED_BY = {
+    '--comment {} leaves such lines out, --comment none keeps them.': 'e2e/test_tried_hints.py::test_a_row_that_begins_as_comments_do_is_no_comment_behind_the_sample',
+    'A row, or a value on the way to it, is longer than --max-record. Leave such a column of a table out by a --query that does not name it, or give more: --max-record 1GiB, and a --memory of several times that.': 'e2e/test_sqlite.py::test_values_longer_than_a_record_may_be',
     "Tables of a database are loaded with --tables '*'.": 'e2e/test_sqlite.py::test_tables_of_all_kinds',
     'Load one of them alone, with --table NAME.': 'e2e/test_table_per_file.py::test_names_that_meet',
     'End what holds it, or wait longer: --patience 10m': 'e2e/test_sqlite.py::test_a_file_that_is_locked',
