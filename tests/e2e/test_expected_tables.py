@@ -72,6 +72,21 @@ TABLES = {
         [["\\d+", 5, 1], [None, None, 2]],
         "done",
     ),
+    "counts.csv": (
+        "2,3,red,blue\n1.5,2,3,0\n2.5,2,4,1\n",
+        [[1.5, 2, 3, 0], [2.5, 2, 4, 1]],
+        "the first line counts rows and columns, and is left out",
+    ),
+    "more_counts.csv": (
+        "2,4,red\n1.5,2,3,0\n2.5,2,4,1\n",
+        [[1.5, 2, 3, 0], [2.5, 2, 4, 1]],
+        "the first line counts rows and columns, and is left out",
+    ),
+    "other_counts.csv": (  # which may be a row
+        "3,3,red,blue\n1.5,2,3,0\n2.5,2,4,1\n",
+        [[1.5, 2, 3, 0], [2.5, 2, 4, 1], [3, 3, "red", "blue"]],
+        "warning: the first line looks like data; say --header yes if it names columns",
+    ),
     "doubles.csv": (
         "v,n\n999999999999998592,1\n1.5e-12,2\n",
         [[999999999999998592, 1], ["1.5e-12", 2]],
@@ -86,7 +101,7 @@ def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     shell.write(name, text)
     done = shell.ok("load", name, "--table", "t")
     assert says in done.talk
-    last = "n" if name == "doubles.csv" else "v"
+    last = "n" if name == "doubles.csv" else "1" if name.endswith("counts.csv") else "v"
     assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows
 
 

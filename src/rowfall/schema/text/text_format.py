@@ -159,6 +159,10 @@ def find_text_format(
     if encoding.is_tsv:
         asked = _of_tsv(samples, asked)
     found = sniff(samples, asked)
+    counted = _begins_with_counts(found, samples, asked)
+    if counted:
+        asked = replace(_skipping(asked, 1), header=False)
+        found = sniff(samples, asked)
     commented = _names_in_comment(found, samples, asked)
     if commented:
         asked = replace(asked, header=False, columns=commented)
@@ -210,6 +214,8 @@ def find_text_format(
     odd = unplain(found) or _wanted(asked)
     odd = odd or ("has words for NULL" if missing else "has dates" if order else None)
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
+    if counted:
+        notes.append(("names", "the first line counts rows and columns, and is left out"))
     if commented:
         notes.append(("names", "one of the comment lines names the columns"))
     if encoding.is_tsv and (
@@ -261,6 +267,23 @@ def find_text_format(
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+def _begins_with_counts(
+    found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions
+) -> bool:
+    """Tell whether the first line of the file says how many rows and columns are below it.
+
+    The last column, of classes, is not always counted. A name is no such number by chance.
+    """
+    if asked.lines.skip_lines is not None or asked.header is not None or asked.columns:
+        return False
+    if len(samples) != 1 or not samples[0].whole or found.skip_lines > 1 or not found.files:
+        return False
+    rows = len(found.files[0].rows) - (found.skip_lines == 0)
+    line = charsets.decode(samples[0].data, found.charset).partition("\n")[0]
+    first = [field.strip() for field in line.split(found.marks.delimiter)]
+    return first[:1] == [str(rows)] and first[1:2] in ([str(found.width - 1)], [str(found.width)])
 
 
 def _names_in_comment(
