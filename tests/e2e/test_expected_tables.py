@@ -73,19 +73,19 @@ TABLES = {
         "done",
     ),
     "counts.csv": (
-        "2,3,red,blue\n1.5,2,3,0\n2.5,2,4,1\n",
-        [[1.5, 2, 3, 0], [2.5, 2, 4, 1]],
-        "the first line counts rows and columns, and is left out",
+        "12,4,red,blue,green\n" + "1.5,2,3,4,0\n" * 12,
+        [[1.5, 2, 3, 4, 0]] * 12,
+        "note: the first line counts rows and columns, and is left out",
     ),
-    "more_counts.csv": (
-        "2,4,red\n1.5,2,3,0\n2.5,2,4,1\n",
-        [[1.5, 2, 3, 0], [2.5, 2, 4, 1]],
-        "the first line counts rows and columns, and is left out",
+    "narrow_counts.csv": (
+        "12,4,red\n" + "1.5,2,3,0\n" * 12,
+        [[1.5, 2, 3, 0]] * 12,
+        "note: the first line counts rows and columns, and is left out",
     ),
-    "other_counts.csv": (  # which may be a row
-        "3,3,red,blue\n1.5,2,3,0\n2.5,2,4,1\n",
-        [[1.5, 2, 3, 0], [2.5, 2, 4, 1], [3, 3, "red", "blue"]],
-        "warning: the first line looks like data; say --header yes if it names columns",
+    "no_counts.csv": (  # they may be a row
+        "12,2\n" + "1,2\n" * 12,
+        [[1, 2]] * 12 + [[12, 2]],
+        "header no",
     ),
     "doubles.csv": (
         "v,n\n999999999999998592,1\n1.5e-12,2\n",

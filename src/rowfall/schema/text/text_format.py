@@ -274,7 +274,8 @@ def _begins_with_counts(
 ) -> bool:
     """Tell whether the first line of the file says how many rows and columns are below it.
 
-    The last column, of classes, is not always counted. A name is no such number by chance.
+    The last column, of classes, is not always counted. What may be a row is left out by no chance:
+    the line is narrower, or differs in kind from those below it, and counts more than a few rows.
     """
     if asked.lines.skip_lines is not None or asked.header is not None or asked.columns:
         return False
@@ -283,7 +284,12 @@ def _begins_with_counts(
     rows = len(found.files[0].rows) - (found.skip_lines == 0)
     line = charsets.decode(samples[0].data, found.charset).partition("\n")[0]
     first = [field.strip() for field in line.split(found.marks.delimiter)]
+    if rows < _COUNTED or not (len(first) < found.width or found.header):
+        return False
     return first[:1] == [str(rows)] and first[1:2] in ([str(found.width - 1)], [str(found.width)])
+
+
+_COUNTED = 10  # rows; fewer are what any small number counts
 
 
 def _names_in_comment(
