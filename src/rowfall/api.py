@@ -1041,8 +1041,19 @@ def _sources(
 
 
 def _texts(sources: Where | Iterable[Where]) -> tuple[str, ...]:
-    some = (sources,) if isinstance(sources, str | PathLike) else sources
-    return tuple(os.fspath(source) for source in some)
+    if hasattr(sources, "collect"):
+        raise UsageError(
+            "a frame of polars that is lazy holds no rows yet",
+            hint="Load what it makes: frame.collect().",
+        )
+    try:
+        some = (sources,) if isinstance(sources, str | PathLike) else tuple(sources)
+        return tuple(os.fspath(source) for source in some)
+    except TypeError as error:
+        raise UsageError(
+            f"a source is a path, an address, or rows in memory as frames and Arrow have: {error}",
+            hint="Objects of Python become rows by pyarrow.Table.from_pylist(objects).",
+        ) from None
 
 
 def _text(to: Where | None) -> str | None:

@@ -193,6 +193,20 @@ def test_categories_of_polars(to: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_is_nearly_a_frame(to: Path) -> None:
+    """Each ended with an exception of pandas, polars or pyarrow that names nothing."""
+    rowfall.load(pd.Series([1, 2], name="v"), to=to, table="s")
+    assert ask("SELECT sum(v) FROM s", to) == [(3,)]
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    wrong: list[tuple[Any, str]] = [
+        (twice, "several columns are named 'a'"), ([{"a": 1}], "not dict"),
+        (pl.LazyFrame({"a": [1]}), "holds no rows yet"), (None, "not iterable"),
+    ]  # fmt: skip
+    for rows, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            rowfall.load(rows, to=to, table="t")
+
+
 def test_hints_for_types_that_arrow_lacks(to: Path) -> None:
     """What the hints say, done."""
     wide = pl.DataFrame({"v": pl.Series([2**70, None], dtype=pl.Int128)})

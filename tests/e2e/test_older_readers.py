@@ -278,7 +278,7 @@ def test_a_null_that_a_server_meets_while_the_file_is_sampled(lake: Lake, web: W
     assert "holds a NULL where the table takes none" in refused.talk
     assert "With --push the engine here reads the file: it names rows" in refused.talk
     named = lake.ends(1, *given, "--push")
-    assert 'n.orc row 2 column "n" is empty' in named.talk
+    assert 'n.orc row 2 column "n" is NULL' in named.talk
     assert "--widen --type 'n Nullable(Int64)'" in named.talk
     lake.ok("load", url, "--table", "t", "--widen", "--type", "n Nullable(Int64)", "--push")
     assert lake.row("SELECT count(), count(n) FROM {db}.t") == [2, 1]

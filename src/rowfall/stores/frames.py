@@ -194,11 +194,7 @@ class _Rows:
         self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]],
         sample: Callable[[], Iterator[pa.RecordBatch]], size: int | None, *, again: bool = True,
     ) -> None:  # fmt: skip
-        twice = [name for name, count in Counter(schema.names).items() if count > 1]
-        if twice:
-            raise UsageError(
-                f"several columns are named {twice[0]!r}", hint="Rename them: a table has one each."
-            )
+        _check_names(schema.names)
         if not schema.names:
             raise UsageError("the rows have no columns", hint="Check what makes them.")
         self.schema = readable(schema)
@@ -212,6 +208,14 @@ class _Rows:
         return (cast_batch(b, self.schema, self.empties) for b in self._some())
 
 
+def _check_names(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UsageError(
+            f"several columns are named {twice[0]!r}", hint="Rename them: a table has one each."
+        )
+
+
 def _open(data: Any) -> _Rows:
     try:
         import pyarrow as pa
@@ -220,6 +224,9 @@ def _open(data: Any) -> _Rows:
             "rows in memory are read with pyarrow, which is not installed", "arrow"
         ) from None
     if type(data).__module__.partition(".")[0] == "pandas":
+        if not hasattr(data, "columns"):  # one column alone
+            data = data.to_frame("value" if data.name is None else data.name)
+        _check_names([str(name) for name in data.columns])
         # A named index is data; what pandas numbers rows with is not.
         named = any(name is not None for name in data.index.names)
         try:
