@@ -7,15 +7,14 @@
 What packages hold is not in this repository. bench/corpus.json holds their names and versions, the
 SHA-256 of each file, and the table that a person expects of it, who has looked at the file: its
 delimiter, whether it has a header, rows, and a letter for the type of each column. Each cell that
-was loaded is then compared with what Python's csv or json reads by that. Each file ends in one class:
+was loaded is then compared with what Python's csv or json reads by that. Each file ends in one of
+these classes:
 
 right    the table is the expected one, cell by cell
 refused  nothing is loaded, and the error says why
 warned   another table, and a warning says so before the first row
 wrong    another table in silence
 """
-
-# ruff: noqa: E501 - tables
 
 from __future__ import annotations
 
@@ -185,8 +184,9 @@ def load_one(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
     return {"class": "right" if not why else "warned" if warned else "wrong", "why": why} | outcome
 
 
-LETTERS = (("Bool", "b"), ("Int", "i"), ("UInt", "i"), ("Float", "f"), ("Decimal", "f"), ("DateTime", "t"),
-           ("Date", "d"), ("Time", "h"), ("String", "s"), ("FixedString", "s"), ("Enum", "s"), ("UUID", "u"), ("IPv", "a"))  # fmt: skip
+LETTERS = (("Bool", "b"), ("Int", "i"), ("UInt", "i"), ("Float", "f"), ("Decimal", "f"),
+           ("DateTime", "t"), ("Date", "d"), ("Time", "h"), ("String", "s"), ("FixedString", "s"),
+           ("Enum", "s"), ("UUID", "u"), ("IPv", "a"))  # fmt: skip
 
 
 def letter(kind: str) -> str:
@@ -321,9 +321,10 @@ MISSING = {
     "NAN",
 }
 FORMS = (
-    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%m/%d/%Y %H:%M",
-    "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M", "%d-%m-%Y", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S",
-    "%Y%m%d", "%d.%m.%Y %H:%M:%S", "%b %d, %Y", "%d %b %Y", "%Y-%m-%d %H:%M", "%d-%b-%y", "%b %d %Y", "%d-%b-%Y",
+    "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M",
+    "%d-%m-%Y", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%Y%m%d", "%d.%m.%Y %H:%M:%S",
+    "%b %d, %Y", "%d %b %Y", "%Y-%m-%d %H:%M", "%d-%b-%y", "%b %d %Y", "%d-%b-%Y",
 )  # fmt: skip
 
 

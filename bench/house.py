@@ -68,8 +68,8 @@ def imports(code: dict[str, ast.Module]) -> dict[str, set[str]]:
     return arrows
 
 
-def circles(arrows: dict[str, set[str]]) -> int:
-    """Return how many sets of files import each other."""
+def circles(arrows: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Return the sets of files that import each other."""
     reached: dict[str, set[str]] = {}
     for name in arrows:
         todo, seen = list(arrows[name]), set[str]()
@@ -83,7 +83,7 @@ def circles(arrows: dict[str, set[str]]) -> int:
         frozenset(other for other in reached[name] if name in reached.get(other, ()))
         for name in arrows if name in reached[name]
     }  # fmt: skip
-    return sum(len(one) > 1 for one in found)
+    return {one for one in found if len(one) > 1}
 
 
 def sizes(code: dict[str, ast.Module]) -> tuple[int, int, int]:
@@ -246,7 +246,7 @@ def main() -> None:
     duckdb = source / "systems/duckdb"
     for what, found in (
         ("lines that ask for the kind of target", f"{asking} in {asking_files} files"),
-        ("circles of files", circles(imports(code))),
+        ("circles of files", len(circles(imports(code)))),
         (f"values of more than {_MOST_FIELDS} fields", values),
         (f"functions of more than {_MOST_PARAMETERS} parameters", functions),
         ("class names with two meanings", twice),

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench import house
 
 SRC = Path(__file__).parents[2] / "src/rowfall"
 ROOMS = sorted(path.parent.name for path in SRC.glob("*/__init__.py"))
@@ -35,41 +40,13 @@ def test_a_room_imports_what_it_says(room: str) -> None:
     assert names == imported(room)
 
 
-def files_imported() -> dict[str, set[str]]:
-    """Return the files that each imports, also inside of functions and for type checking."""
-    paths = {
-        ".".join(p.relative_to(SRC.parent).with_suffix("").parts).removesuffix(".__init__"): p
-        for p in SRC.rglob("*.py")
-    }
-    found: dict[str, set[str]] = {}
-    for name, path in paths.items():
-        arrows = found.setdefault(name.removeprefix("rowfall."), set())
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowfall."):
-                wanted = {f"{node.module}.{alias.name}" for alias in node.names}
-                arrows |= {
-                    (one if one in paths else str(node.module)).removeprefix("rowfall.")
-                    for one in wanted
-                }
-    return found
-
-
 def test_no_files_import_each_other_in_a_circle() -> None:
-    arrows = files_imported()
-    reached: dict[str, set[str]] = {}
-    for name in arrows:
-        todo, seen = list(arrows[name]), set[str]()
-        while todo:
-            at = todo.pop()
-            if at not in seen:
-                seen.add(at)
-                todo += arrows.get(at, ())
-        reached[name] = seen
-    circles = {
-        frozenset(other for other in reached[name] if name in reached.get(other, ()))
-        for name in arrows if name in reached[name] and arrows[name] - {name}
-    }  # fmt: skip
-    assert not {one for one in circles if len(one) > 1}
+    assert not house.circles(house.imports(house.trees(SRC)))
+
+
+def test_circles_are_found() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}}
+    assert house.circles(arrows) == {frozenset({"b", "c"})}
 
 
 def test_the_drawing_has_all_rooms_from_top_to_bottom() -> None:

@@ -702,13 +702,18 @@ def test_the_plan_counts_what_each_row_costs(db: Database) -> None:
 # --- what was loaded long ago ---------------------------------------------------------------------
 
 
+def pack_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches become one load, and their ids be packed, without waiting for an hour."""
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
+
+
 def test_a_followed_folder_and_a_record_that_is_joined(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was loaded long ago is known by its digest, whoever asks and whatever is altered."""
-    monkeypatch.setattr(follow, "KEPT", 2)
-    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
-    monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
+    pack_at_once(monkeypatch)
     folder, to = db.shell.folder / "in", db.uri(scheme="mariadb")
     folder.mkdir()
     ranges = "INSERT INTO _rowfall_loaded (target, split, attempt, load_id, name, whole, session, "
@@ -760,9 +765,7 @@ def test_a_followed_folder_and_a_record_that_is_joined(
 def test_what_a_table_that_is_replaced_held_is_not_the_new_ones(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "KEPT", 2)
-    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
-    monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
+    pack_at_once(monkeypatch)
     folder, to = db.shell.folder / "in", db.uri(scheme="mariadb")
     folder.mkdir()
     steps = [partial(put, folder / f"{number}.csv", number) for number in range(6)]

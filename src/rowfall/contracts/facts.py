@@ -396,7 +396,7 @@ class LoadFacts(FirstFacts):
 
 
 class DestinationRules(Protocol):
-    """What a plan takes from the kind of its destination: nothing of it asks or opens anything.
+    """Tell a plan what holds for the kind of its destination; nothing of it asks or opens.
 
     Attributes:
         takes_text: rows that are read here go into it as text.

@@ -1,4 +1,4 @@
-"""What each moment of a run of a load returns, and the figures of its attempts."""
+"""Define what each step of a load returns, and the figures of its attempts."""
 
 from __future__ import annotations
 
