@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 from rowfall.core import units
 from rowfall.core.config_files import find_files
 from rowfall.core.errors import NothingFoundError, RowfallError, TargetError, UsageError
-from rowfall.core.events import Event, Listener, Note, one_at_a_time, silent
+from rowfall.core.events import Listener, Note, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
 from rowfall.core.options import (
@@ -1086,14 +1086,8 @@ def _listener(on_event: Listener | None, progress: bool | None) -> Iterator[List
         from rowfall.report.notebook import shown as show
 
         shown = show(progress)
-    listeners = [each for each in (on_event, shown) if each is not None]
-
-    def hear(event: Event) -> None:
-        for each in listeners:
-            each(event)
-
     with shown or nullcontext():
-        yield one_at_a_time(hear)
+        yield one_at_a_time(*(each for each in (on_event, shown) if each is not None))
 
 
 def _list_options(function: Callable[..., Any], command: str) -> None:

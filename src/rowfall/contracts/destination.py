@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         FirstFacts,
         LoadFacts,
         Reach,
-        ShardingFacts,
         Space,
         TargetFacts,
     )
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.undo import Undo
     from rowfall.core.errors import LedgerError, RowfallError, TargetError
     from rowfall.engines.small_tables import SmallTables
-    from rowfall.schema.table_changes import TableQuestions
+    from rowfall.schema.table_changes import TargetColumns
     from rowfall.sources.cursor import CursorRows
 
 
@@ -475,22 +474,13 @@ class Destination(DestinationRules, Protocol):
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         """Ask for a table's definition; None where there is no such table."""
 
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
-        """Return (name, type, default_kind) of the columns that rows have to fit; None where the
-        load makes them.
+    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
+        """Return the columns that rows have to fit, if the load does not make them, and the
+        questions before they change. What follows from releases of engines is not in it.
         """
-
-    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
-        """Return the partition key of a table that is there; "" for none."""
 
     def options_here(self, session: Session) -> Options:
         """Return the options as the engine of this machine understands them."""
-
-    def questions(self, session: Session) -> TableQuestions | None:
-        """Return the questions about the table before its columns change; None if they may not."""
-
-    def stores_json(self, session: Session) -> bool:
-        """Return whether new columns can have the type JSON."""
 
     def fit_schema(
         self, session: Session, listing: Listing, reached: Reach | None,
@@ -510,9 +500,6 @@ class Destination(DestinationRules, Protocol):
         Args:
             thorough: also what only a forecast needs.
         """
-
-    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
-        """Ask which rows belong on which shard; None where any will do."""
 
     def export(
         self, session: Session, listing: Listing, schema: Schema, load_id: str

@@ -163,41 +163,6 @@ class DatabaseFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetFacts:
-    """Target of the rows on each writer.
-
-    Attributes:
-        name: of the target's own table there, "" where rows go into no table.
-        existing: None where it is made by the load.
-        views: that read what is inserted.
-        ddl: statements that make the tables of a cluster; "" where there is nothing to make.
-        filled: the target's own table, then those behind its views; () where there is no table.
-        replicas: on a cluster, shards have further replicas of it.
-        promise: what holds instead of the target's promise; "" where that holds.
-        stored: what is in it, where rows of it are to be replaced by their key.
-        database: what another database than ClickHouse tells of itself.
-        key_types: of the elements of its sorting key; () where all are columns, or nobody asked.
-    """
-
-    name: str = ""
-    existing: ExistingTable | None = None
-    views: ViewFacts = ViewFacts()
-    ddl: str = ""
-    filled: tuple[FilledTable, ...] = ()
-    replicas: bool = False
-    promise: str = ""
-    stored: StoredRows | None = None
-    database: DatabaseFacts = DatabaseFacts()
-    key_types: tuple[str, ...] = ()
-
-    @property
-    def computed(self) -> frozenset[str]:
-        """The MATERIALIZED columns of the target's own table."""
-        listed = self.existing.columns if self.existing else ()
-        return frozenset(name for name, _, kind in listed if kind == "MATERIALIZED")
-
-
-@dataclass(frozen=True, slots=True)
 class ShardingFacts:
     """The sharding key of a table whose rows belong on certain shards.
 
@@ -209,6 +174,53 @@ class ShardingFacts:
     key: ShardingKey
     refused: str | None = None
     doubled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What a target table is on the nodes of a cluster.
+
+    Attributes:
+        ddl: statements that make the tables; "" where there is nothing to make.
+        replicas: shards have further replicas of it.
+        sharding: None where any row may be stored by any writer.
+    """
+
+    ddl: str = ""
+    replicas: bool = False
+    sharding: ShardingFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """Target of the rows on each writer.
+
+    Attributes:
+        name: of the target's own table there, "" where rows go into no table.
+        existing: None where it is made by the load.
+        views: that read what is inserted.
+        filled: the target's own table, then those behind its views; () where there is no table.
+        promise: what holds instead of the target's promise; "" where that holds.
+        stored: what is in it, where rows of it are to be replaced by their key.
+        database: what another database than ClickHouse tells of itself.
+        key_types: of the elements of its sorting key; () where all are columns, or nobody asked.
+    """
+
+    name: str = ""
+    existing: ExistingTable | None = None
+    views: ViewFacts = ViewFacts()
+    cluster: ClusterFacts = ClusterFacts()
+    filled: tuple[FilledTable, ...] = ()
+    promise: str = ""
+    stored: StoredRows | None = None
+    database: DatabaseFacts = DatabaseFacts()
+    key_types: tuple[str, ...] = ()
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The MATERIALIZED columns of the target's own table."""
+        listed = self.existing.columns if self.existing else ()
+        return frozenset(name for name, _, kind in listed if kind == "MATERIALIZED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +280,6 @@ class FirstFacts:
         encoding: None for generators.
         writers: the engines that store rows, the first one first.
         reach: what servers can read of the source; None where the embedded engine stores the rows.
-        sharding: None where any row may be stored by any writer.
         remote: the source is read over the network.
         cores_here: usable CPU cores of this machine.
         program: path of rowfall-decode on this machine; None where it is not, for ``no_program``.
@@ -285,7 +296,6 @@ class FirstFacts:
     writers: tuple[WriterFacts, ...]
     table: TargetFacts = TargetFacts()
     reach: Reach | None = None
-    sharding: ShardingFacts | None = None
     remote: bool = False
     cores_here: int = 1
     program: str | None = None
@@ -303,6 +313,11 @@ class FirstFacts:
         if len({writer.engine.timezone for writer in self.writers}) > 1:
             return replace(self.engine, timezone="")
         return self.engine
+
+    @property
+    def sharding(self) -> ShardingFacts | None:
+        """Return the sharding key of the table; None where any writer may store any row."""
+        return self.table.cluster.sharding
 
     @property
     def placement(self) -> str:

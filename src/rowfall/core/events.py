@@ -319,12 +319,13 @@ def silent(event: Event) -> None:
     """Ignore an event."""
 
 
-def one_at_a_time(listener: Listener) -> Listener:
-    """Return a listener that calls ``listener`` for one event at a time; threads emit them."""
+def one_at_a_time(*listeners: Listener) -> Listener:
+    """Return a listener that tells the others of one event at a time; threads emit them."""
     guard = threading.Lock()
 
     def emit(event: Event) -> None:
         with guard:
-            listener(event)
+            for listener in listeners:
+                listener(event)
 
     return emit

@@ -31,14 +31,13 @@ if TYPE_CHECKING:
         FirstFacts,
         LoadFacts,
         Reach,
-        ShardingFacts,
         Space,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Finished, Settled
     from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
-    from rowfall.schema.table_changes import TableQuestions
+    from rowfall.schema.table_changes import TargetColumns
     from rowfall.sources.cursor import CursorRows
 
 
@@ -187,20 +186,13 @@ class BaseDestination:
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         return None
 
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
-        return None
+    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
+        from rowfall.schema.table_changes import TargetColumns
 
-    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
-        return ""
+        return TargetColumns(json_type=False)
 
     def options_here(self, session: Session) -> Options:
         return session.options
-
-    def questions(self, session: Session) -> TableQuestions | None:
-        return None
-
-    def stores_json(self, session: Session) -> bool:
-        return False
 
     def fit_schema(
         self, session: Session, listing: Listing, reached: Reach | None,
@@ -214,9 +206,6 @@ class BaseDestination:
         from rowfall.contracts.facts import TargetFacts
 
         return TargetFacts(session.first_target.table)
-
-    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
-        return None
 
     def export(
         self, session: Session, listing: Listing, schema: Schema, load_id: str

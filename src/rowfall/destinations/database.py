@@ -24,6 +24,7 @@ from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import RECORD, Database, FileTable, IndexedRecord, OverNetwork
 from rowfall.ledger import Ledger
+from rowfall.schema.table_changes import TargetColumns
 from rowfall.sources.cursor import CursorRows
 from rowfall.targets.base import Target
 
@@ -141,8 +142,8 @@ class RecordedDatabase(BaseDestination):
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         return database_of(session).existing_table()
 
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
-        return database_survey.columns(session, database_of(session), listed)
+    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
+        return database_survey.stored_columns(session, database_of(session), listed)
 
     def options_here(self, session: Session) -> Options:
         return database_survey.options_here(session)

@@ -19,6 +19,7 @@ from rowfall.plan import links
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema.column_options import read_column_options
 from rowfall.schema.projection import Scan
+from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
 from rowfall.schema.types import bytes_columns, footers
@@ -26,13 +27,14 @@ from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
 from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
 
-def columns(
+def stored_columns(
     session: Session, database: Database, table: ExistingTable | None
-) -> list[list[Any]] | None:
-    """Return (name, type, default_kind) of the table's columns; None where there is no table."""
+) -> TargetColumns:
+    """Return the columns of the table, with the types that the user asks for."""
     if table is None or not table.columns:
-        return None
-    return _as_asked(session, database, [list(column) for column in table.columns])
+        return TargetColumns(json_type=False)
+    existing = _as_asked(session, database, [list(column) for column in table.columns])
+    return TargetColumns(existing, json_type=False)
 
 
 def options_here(session: Session) -> Options:

@@ -78,7 +78,7 @@ def _read(ledger: Path, load_id: str) -> dict[str, Any]:
 
 
 class Running:
-    """Writes the file from the events of a load, at most once a second."""
+    """Records the events of a load, and writes the file from them, at most once a second."""
 
     def __init__(
         self, ledger: Path, load_id: str, recorder: Recorder,
@@ -93,6 +93,7 @@ class Running:
         self._says: dict[str, float | None] = {}
 
     def hear(self, event: Event) -> None:
+        self._recorder.hear(event)
         match event:
             case LoadStarted():
                 self._bytes, self._rows = event.total_bytes, event.total_rows

@@ -33,7 +33,6 @@ from rowfall.plan import attempts, balance, cutting, statements, upserts
 from rowfall.plan.settings import ENGINE_BASE, LoadShape, compute_settings, in_order, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
-from rowfall.plan.visibility import check_atomic
 from rowfall.schema.projection import Scan
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import ReadOnce
@@ -60,7 +59,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         TargetError: rows have to be sent from here to a server that takes none; or the profile of
             its user does not allow what the load needs.
     """
-    check_atomic(facts, options)
+    _check_atomic(facts, options)
     upserts.check_upsert(facts, options)
     reading = choose_reading(facts, options)
     cut = cutting.cut(facts, options, reading[1])
@@ -119,6 +118,28 @@ def _with_ranges(facts: LoadFacts, listing: Listing) -> LoadFacts:
     if listing is facts.listing:
         return facts
     return replace(facts, listing=listing, loaded=facts.loaded_of(listing))
+
+
+def _check_atomic(facts: LoadFacts, options: Options) -> None:
+    """Check that ``--atomic`` can make the rows of the load visible in one moment.
+
+    A replicated table commits the parts of each partition by a transaction of Keeper, one partition
+    after the other. There is no other way: an exchange with a table that holds the old and the new
+    rows would lose what others insert meanwhile, and each replica renames its tables by itself.
+
+    Raises:
+        UsageError: not in a replicated table with partitions.
+    """
+    for table in facts.table.filled if options.atomic else ():
+        if table.replicated and table.partitioned:
+            raise UsageError(
+                f"--atomic cannot make a load visible in one moment in {table.name}: it is a "
+                f"{table.engine} table with partitions, and Keeper commits one partition after "
+                "the other",
+                hint="Leave out --atomic: each partition of a statement is then seen in one "
+                "moment. A replicated table without PARTITION BY takes --atomic, and --replace "
+                "exchanges tables of any kind.",
+            )
 
 
 def _check_profiles(facts: LoadFacts, transport: Transport) -> None:

@@ -7,7 +7,7 @@ Nothing is decided here, and nothing written. Some questions cost requests: they
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -129,19 +129,19 @@ def survey(
     reached = _ask_reach(session, listing)
     transport.check_pull(reached, options)  # before anything is read
     listed = destination.existing_table(session, table or session.first_target.table)
-    stored = destination.columns(session, listed), destination.stored_key(session, listed)
+    stored = destination.stored_columns(session, listed)
     try:
-        encoding, schema = _ask_schema(session, listing, reached, *stored)
+        encoding, schema = _ask_schema(session, listing, reached, stored)
     except RowfallError as error:
         here = _reach_by_newer_reader(session, reached, error)
         if here is None:
             raise
         if options.pull:
             with suppress(RowfallError):
-                _ask_schema(session, listing, here, *stored)
+                _ask_schema(session, listing, here, stored)
                 error.hint = data_errors.READ_HERE
             raise
-        encoding, schema = _ask_schema(session, listing, here, *stored)
+        encoding, schema = _ask_schema(session, listing, here, stored)
         reached = here
     schema = _checked(session, encoding, schema)
     if session.options.select and encoding is not None and encoding.format == "Native":
@@ -165,7 +165,6 @@ def survey(
         writers=_ask_writers(session, encoding, schema),
         table=destination.survey(session, listed, schema, thorough=thorough),
         reach=reached,
-        sharding=destination.sharding(session, schema),
         remote=session.remote,
         cores_here=usable_cores(),
         program=installed.program(),
@@ -190,7 +189,6 @@ def survey(
         writers=_with_room(_ask_links(session, first), space),
         table=first.table,
         reach=reached,
-        sharding=first.sharding,
         remote=first.remote,
         cores_here=first.cores_here,
         program=first.program,
@@ -483,8 +481,7 @@ def _ask_schema(
     session: Session,
     listing: Listing,
     reached: Reach | None,
-    existing: Sequence[Sequence[Any]] | None,
-    stored: str,
+    stored: TargetColumns,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
     destination = session.destination
@@ -498,9 +495,8 @@ def _ask_schema(
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, {**limits, **settings})
 
-    target = TargetColumns(
-        existing, destination.questions(session), stored,
-        json_type=destination.stores_json(session),
+    target = replace(
+        stored,
         null_tuples=_stores_null_tuples(session),
         time_types=all(w.engine.facts.release[:2] >= TIME_TYPES_RELEASE for w in session.writers),
         times=_times(session),

@@ -7,7 +7,7 @@ copy from one another, it is staged on all writers together: one commit covers a
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -34,6 +34,7 @@ from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.codes import GONE
 from rowfall.targets.base import STAGING_PREFIX
 
+_Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
@@ -131,6 +132,7 @@ class TableReceiver(BaseReceiver):
         super().__init__(given, leases, recovery)
         self._writers, self._own, self._number = writers, writers[own], own
         self._together = together
+        self._settings = self._own.staging.settings
         self.nodes = ",".join(at.writer.node for at in writers)
         target = given.writer.target
         self.watched = target.database, (target.table, STAGING_PREFIX)
@@ -154,7 +156,7 @@ class TableReceiver(BaseReceiver):
         return self._given.writer.target.table if self.unstaged else staging
 
     def settings(self, staging: str) -> Mapping[str, int]:
-        return self._own.staging.settings
+        return self._settings
 
     def stage(self, staging: str, lane: int) -> None:
         tables = self._staged[staging] = tuple(self._tables)
@@ -172,7 +174,11 @@ class TableReceiver(BaseReceiver):
             while started_within(at.writer.engine, 0.0, lane=lane):
                 time.sleep(0.25)
         self._began[staging] = time.monotonic()
-        on_all(one, range(len(self._writers)))
+        self._on_each(one, range(len(self._writers)))
+
+    def _on_each(self, do: Callable[[_Item], _Found], items: Sequence[_Item]) -> Sequence[_Found]:
+        """Call ``do`` for what belongs to each writer, of several at the same time."""
+        return [do(items[0])] if len(items) == 1 else on_all(do, items)
 
     def _fires_views(self, at: TableWriter) -> bool:
         """Tell whether rows that are staged on a server fire views, which nothing counts."""
@@ -191,14 +197,15 @@ class TableReceiver(BaseReceiver):
                 at.writer.engine.revive()  # it may be the one that the attempt has failed for
                 _drop(at, staging)
 
-        on_all(one, self._writers)
+        self._on_each(one, self._writers)
 
     # --- counting -----------------------------------------------------------------------------
 
     def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         self.leases.counting(delivered.attempt)
-        on_all(partial(self._follow, delivered.staging), range(len(self._writers)))
-        shares = on_all(partial(self._share, delivered), range(len(self._writers)))
+        numbers = range(len(self._writers))
+        self._on_each(partial(self._follow, delivered.staging), numbers)
+        shares = self._on_each(partial(self._share, delivered), numbers)
         check = self._check_together if self._together else self._check_alone
         checked = check(delivered, shares)
         hashes = self._checksum(delivered) if checksum else None
@@ -277,7 +284,7 @@ class TableReceiver(BaseReceiver):
                 database, delivered.staging, columns
             )
 
-        found = self._once(on_all(one, self._writers))
+        found = self._once(self._on_each(one, self._writers))
         return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
 
     def _check_alone(self, delivered: StagedAttempt, shares: Sequence[Staged]) -> bool:
@@ -369,7 +376,7 @@ class TableReceiver(BaseReceiver):
                 at.wait_for_room(share.moves, share.parts)
 
     def sync(self, delivered: StagedAttempt) -> None:
-        for why in on_all(lambda at: at.writer.engine.sync(), self._writers):
+        for why in self._on_each(lambda at: at.writer.engine.sync(), self._writers):
             text = f"{why}: a power cut there may take rows that count as loaded"
             if why and text not in self._given.notes.texts:
                 self._given.notes.add("warning", text)
@@ -410,7 +417,7 @@ class TableReceiver(BaseReceiver):
         def one(pair: tuple[TableWriter, Staged]) -> Sequence[StagedPartition]:
             return self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
 
-        attached = on_all(one, list(zip(self._writers, counted.shares, strict=True)))
+        attached = self._on_each(one, list(zip(self._writers, counted.shares, strict=True)))
         self._attached[delivered.attempt] = attached
         return 0
 

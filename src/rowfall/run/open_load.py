@@ -62,7 +62,6 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     said = Running(ledger.path, load_id, recorder)
 
     def emit(event: Event) -> None:
-        recorder.hear(event)
         said.hear(event)
         session.emit(event)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from rowfall.core import own_files, units, uri
 from rowfall.core.errors import NothingFoundError, SourceError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Listing, Split
+from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
@@ -54,11 +54,8 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
             status = _status(path)
             yield path, version_of(status), status.st_size
 
-    def encoding(self, listing: Listing) -> Encoding:
-        found = super().encoding(listing)
-        if said := self._left.said:
-            self.notes = (*self.notes, said)
-        return found
+    def _left_out(self) -> str:
+        return self._left.said
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         answers = ((split, self._problem(split)) for split in splits)  # nothing to wait for

@@ -92,6 +92,10 @@ class ObjectSource(ABC):
     def _problem(self, split: Split) -> str | None:
         """Return the fault of one split, for :meth:`changed`; None where there is none."""
 
+    def _left_out(self) -> str:
+        """Return the line about rowfall's own files that were met; "" for none."""
+        return self._own.said
+
     def _path(self, name: str) -> str:
         """Return the part of an object's name that ends with the extension."""
         return name
@@ -132,8 +136,8 @@ class ObjectSource(ABC):
         found = first_bytes.examine(heads, declared, options)
         if found.encoding.compression != declared.compression:
             self._packed = found.encoding.compression
-        left = (self._own.said,) if self._own.said else ()
-        self.notes = left + said + found.notes
+        left = self._left_out()
+        self.notes = (*([left] if left else ()), *said, *found.notes)
         return rewriting.check(pipes.check_bz2(found.encoding, names))
 
     def pieces(self, split: Split) -> Iterator[bytes]:

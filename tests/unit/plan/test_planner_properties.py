@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from gate import ALL
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.contracts.facts import (
+    ClusterFacts,
     LoadFacts,
     NetworkLink,
     Reach,
@@ -183,7 +184,8 @@ def loads(draw: st.DrawFn) -> LoadFacts:
     opened = open_target(target, "t", Options())
     return LoadFacts(
         source, opened, open_destination(opened), listing, encoding, schema, stored,
-        draw(tables(schema, target)), reach, sharding, loaded=frozenset(loaded),
+        replace(draw(tables(schema, target)), cluster=ClusterFacts(sharding=sharding)), reach,
+        loaded=frozenset(loaded),
         remote=not scheme.startswith("/"), cores_here=draw(st.integers(1, 64)),
         program=draw(st.sampled_from((None, "/usr/bin/rowfall-decode"))),
     )  # fmt: skip

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.cluster.sharding_keys import ShardingKey, is_free
-from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, WriterFacts
+from rowfall.contracts.facts import (
+    ClusterFacts,
+    LoadFacts,
+    Reach,
+    ShardingFacts,
+    TargetFacts,
+    WriterFacts,
+)
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
@@ -114,7 +121,9 @@ def test_filter_gives_all_files_to_all_shards(tmp_path: Path) -> None:
     facts = replace(
         facts_of(3, PARQUET, 24), source=source, listing=source.listing(),
         reach=Reach(True, "it can", source),
-        sharding=ShardingFacts(ShardingKey("c", "id", (1, 1, 1))),
+        table=TargetFacts(
+            cluster=ClusterFacts(sharding=ShardingFacts(ShardingKey("c", "id", (1, 1, 1))))
+        ),
     )  # fmt: skip
     plan = make_plan(facts, Options(method=FILTER))
     assert {group.writer for group in plan.work.groups} == {0}

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from rowfall.contracts.facts import FilledTable, LoadFacts, TargetFacts, ViewFacts, WriterFacts
+from rowfall.contracts.facts import (
+    ClusterFacts,
+    FilledTable,
+    LoadFacts,
+    TargetFacts,
+    ViewFacts,
+    WriterFacts,
+)
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
@@ -55,7 +62,9 @@ def plan_of(
     known = LoadFacts(
         source, embedded(Path("/data"), "d", "t"), FolderTables(), source.listing(),
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(facts, sync_refused=refused),),
-        TargetFacts("t0", None, ViewFacts(views), "", filled, replicas),
+        TargetFacts(
+            "t0", None, ViewFacts(views), ClusterFacts(replicas=replicas), filled
+        ),
     )  # fmt: skip
     return make_plan(known, replace(Options(), **options))
 

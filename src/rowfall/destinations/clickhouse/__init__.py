@@ -13,7 +13,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
-from rowfall.core.options import Options
+from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.sqltext import quote
 from rowfall.core.tuned import Cell
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rowfall.cluster.writer import Writer
     from rowfall.contracts.destination import Gauge, LoadRun, Session
     from rowfall.contracts.facts import (
+        FilledTable,
         FirstFacts,
         LoadFacts,
         Reach,
-        ShardingFacts,
         Space,
         TargetFacts,
     )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
-    from rowfall.schema.table_changes import TableQuestions
+    from rowfall.schema.table_changes import TargetColumns
     from rowfall.sources.cursor import CursorRows
 
 
@@ -47,6 +47,20 @@ def _uuid(session: Session) -> str:
     """Return the UUID of the target table; "" where there is none."""
     first = session.first_target
     return table_uuid(session.engine, first.database, first.table)
+
+
+def _moments(tables: Sequence[FilledTable], options: Options) -> str:
+    """Return a clause: which rows become visible in one moment, and in which order."""
+    if any(table.replicated and table.partitioned for table in tables):
+        return (
+            "the rows of a statement partition by partition, because Keeper commits one after the "
+            "other; a crash may leave it so until the next run"
+        )
+    if options.upsert is not None:
+        return "the old rows or the new ones: the table is exchanged at the end of the load"
+    if options.atomic:
+        return "nothing until the end of the load, then all rows in one moment"
+    return "all rows of a statement in one moment, one statement after the other"
 
 
 class ClickHouseTables(BaseDestination):
@@ -150,25 +164,10 @@ class ClickHouseTables(BaseDestination):
         """Ask the first writer."""
         return session.engine.existing_table(session.first_target.database, name)
 
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
         from rowfall.destinations.clickhouse import survey
 
-        return survey.columns(session, listed)
-
-    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
-        from rowfall.destinations.clickhouse import survey
-
-        return survey.stored_key(session, listed)
-
-    def questions(self, session: Session) -> TableQuestions | None:
-        from rowfall.destinations.clickhouse import survey
-
-        return survey.questions(session)
-
-    def stores_json(self, session: Session) -> bool:
-        from rowfall.destinations.clickhouse import survey
-
-        return survey.stores_json(session)
+        return survey.stored_columns(session, listed)
 
     def fit_schema(
         self, session: Session, listing: Listing, reached: Reach | None,
@@ -185,11 +184,6 @@ class ClickHouseTables(BaseDestination):
 
         return survey.ask(session, listed, schema)
 
-    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
-        from rowfall.destinations.clickhouse import survey
-
-        return survey.ask_sharding(session, schema)
-
     def space(
         self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
     ) -> Space:
@@ -198,13 +192,28 @@ class ClickHouseTables(BaseDestination):
         return ask_space(session, facts, rows, sample=sample)
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
-        from rowfall.plan.visibility import of_tables
+        """Say what queries see.
 
-        return of_tables(facts, transport, options)
+        One ATTACH makes all parts of an attempt visible under one lock in a MergeTree table.
+        """
+        if options.replace:
+            return "the old rows or the new ones: the tables are exchanged at the end of the load"
+        tables = facts.table.filled
+        if options.direct or any(not (t.merge_tree or t.engine == "Null") for t in tables[:1]):
+            return "rows as they are inserted, also those of a statement that fails later"
+        tables = tuple(table for table in tables if table.merge_tree)
+        parts = [_moments(tables, options)]
+        if len(tables) > 1:
+            parts.append("the tables behind views follow, each by itself")
+        if transport.sharding.value in (FILTER, DISTRIBUTED):
+            parts.append("one shard or node after the other")
+        if facts.table.cluster.replicas and any(table.replicated for table in tables):
+            parts.append("other replicas show rows as they fetch them")
+        return "; ".join(parts)
 
     def ddl(self, facts: LoadFacts) -> str:
-        if facts.table.ddl or facts.placement == "shards":
-            return facts.table.ddl
+        if facts.table.cluster.ddl or facts.placement == "shards":
+            return facts.table.cluster.ddl
         if facts.schema.exists:
             return ""
         return sql.create_table(facts.target.database, facts.target.table, facts.schema)

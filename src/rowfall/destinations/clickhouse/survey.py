@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.contracts.destination import Session
-from rowfall.contracts.facts import FilledTable, ShardingFacts, TargetFacts, ViewFacts
+from rowfall.contracts.facts import (
+    ClusterFacts,
+    FilledTable,
+    ShardingFacts,
+    TargetFacts,
+    ViewFacts,
+)
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.model import Schema
@@ -18,7 +23,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.plan import built_parts, keys, sorting, table_definition
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema.bad_rows import data_errors
-from rowfall.schema.table_changes import TableQuestions
+from rowfall.schema.table_changes import TableQuestions, TargetColumns
 from rowfall.schema.types.strict_reading import with_sign
 from rowfall.systems.clickhouse import views
 from rowfall.systems.clickhouse.codes import GONE
@@ -29,10 +34,16 @@ JSON_RELEASE = (25, 3)
 _INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
-def columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
-    """Return (name, type, default_kind) of the table's columns; None where no node has it."""
+def stored_columns(session: Session, table: ExistingTable | None) -> TargetColumns:
+    """Return the columns of the table, None where no node has it, and the questions to it."""
     found = nodes_of(session).definition(table)
-    return [list(column) for column in found.columns] if found and found.columns else None
+    key = "" if found is None or found.partition_key in UNPARTITIONED else found.partition_key
+    return TargetColumns(
+        [list(column) for column in found.columns] if found and found.columns else None,
+        None if session.options.replace else _questions(session),
+        key,
+        json_type=all(w.engine.facts.release[:2] >= JSON_RELEASE for w in session.writers),
+    )
 
 
 def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schema:
@@ -54,9 +65,8 @@ def ask(session: Session, listed: ExistingTable | None, schema: Schema) -> Targe
         name=session.first_target.table,
         existing=listed,
         views=ViewFacts(found.names if found else (), _viewed(listed, found)),
-        ddl=nodes.ddl(schema),
+        cluster=ClusterFacts(nodes.ddl(schema), nodes.replicated, _ask_sharding(session, schema)),
         filled=_filled(session, listed, schema, found),
-        replicas=nodes.replicated,
         stored=ask_stored(session),
         key_types=_ask_key_types(session, listed, schema),
     )
@@ -99,7 +109,7 @@ def _computed(create_query: str) -> tuple[str, ...]:
     return table_definition.computed_columns(definition) if definition is not None else ()
 
 
-def ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
+def _ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
     """Ask which rows belong on which shard; None where any will do.
 
     Raises:
@@ -147,16 +157,8 @@ def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) ->
     return found.engine if found is not None else schema.layout.engine
 
 
-def stored_key(session: Session, table: ExistingTable | None) -> str:
-    """Return the partition key of a table of ClickHouse that is there; "" for none."""
-    found = nodes_of(session).definition(table)
-    return "" if found is None or found.partition_key in UNPARTITIONED else found.partition_key
-
-
-def questions(session: Session) -> TableQuestions | None:
-    """Return the questions about the table before its columns change; None with ``--replace``."""
-    if session.options.replace:
-        return None
+def _questions(session: Session) -> TableQuestions:
+    """Return the questions about the table before its columns change."""
 
     def keys() -> frozenset[str]:
         target = session.first_target
@@ -234,9 +236,3 @@ def _check_changes(session: Session, schema: Schema) -> None:
             f"tables would cut the values of {', '.join(c.name for c in widened)} to their types",
             hint=f"Load into a new table with --table NAME {new}.",
         )
-
-
-def stores_json(session: Session) -> bool:
-    """Return whether all servers are new enough for columns of type JSON in new tables."""
-    old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
-    return not any(old)
