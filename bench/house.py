@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def lines_that_ask(source: Path) -> tuple[int, int]:
     return sum(found.values()), sum(map(bool, found.values()))
 
 
-def imports(code: dict[str, ast.Module]) -> dict[str, set[str]]:
+def imports(code: Mapping[str, ast.Module]) -> dict[str, set[str]]:
     """Return the files that each file imports, also inside of functions and for type checking."""
     names = {path: path.removesuffix(".py").replace("/", ".") for path in code}
     known = {f"rowfall.{name}".removesuffix(".__init__") for name in names.values()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import shutil
@@ -73,6 +74,7 @@ def _keep_byte_code() -> None:
 
 
 def pytest_configure() -> None:
+    gc.disable()  # until all tests are collected: they stay
     _keep_byte_code()
     _use_memory()
     prestart._spawn = forking.spawn
@@ -132,6 +134,11 @@ def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
         left |= {item for n, item in enumerate(all_) if n not in kept}
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # half a million objects, which each full collection would look at
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,16 +14,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import house
 
-SRC = Path(__file__).parents[2] / "src/rowfall"
-ROOMS = sorted(path.parent.name for path in SRC.glob("*/__init__.py"))
+from source_code import ONE_WORKER, SOURCE, trees
+
+pytestmark = ONE_WORKER
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 NOTHING = "the standard library and nothing of rowfall"
 
 
 def imported(room: str) -> set[str]:
     """Return the rooms that the files of a room import, also those for type checking."""
     found = set()
-    for path in (SRC / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees().items():
+        for node in ast.walk(tree) if path.startswith(f"{room}/") else ():
             if isinstance(node, ast.ImportFrom) and node.module == "rowfall":
                 found |= {name.name for name in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowfall."):
@@ -33,7 +35,7 @@ def imported(room: str) -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_what_it_says(room: str) -> None:
-    text = ast.get_docstring(ast.parse((SRC / room / "__init__.py").read_text(encoding="utf-8")))
+    text = ast.get_docstring(trees()[f"{room}/__init__.py"])
     said = re.search(r"Imports ([^.]+)\.", (text or "").replace("\n", " "))
     assert said is not None, f"{room}/__init__.py does not say what it imports"
     names = set() if said[1] == NOTHING else set(re.split(r", +", said[1]))
@@ -41,7 +43,7 @@ def test_a_room_imports_what_it_says(room: str) -> None:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    assert not house.circles(house.imports(house.trees(SRC)))
+    assert not house.circles(house.imports(trees()))
 
 
 def test_circles_are_found() -> None:
@@ -50,10 +52,10 @@ def test_circles_are_found() -> None:
 
 
 def test_the_drawing_has_all_rooms_from_top_to_bottom() -> None:
-    layers = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = layers["tool"]["importlinter"]["contracts"]
     rooms = next(one["layers"] for one in contracts if one["id"] == "rooms")
-    page = (SRC.parents[1] / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    page = (SOURCE.parents[1] / "docs/concepts/architecture.md").read_text(encoding="utf-8")
     drawn = page.partition("```text\n")[2].partition("```")[0].splitlines()
     names = [re.match(r"\w+(?: *\| \w+)*", line) for line in drawn]
     assert [re.sub(" +", " ", found[0]) for found in names if found] == rooms
@@ -67,14 +69,14 @@ TESTS = sorted(p.relative_to(UNIT) for p in UNIT.rglob("test_*.py") if p.parent.
 def test_unit_tests_lie_where_their_module_lies() -> None:
     """A file is named after a module of its folder, or after a subject that no module is named."""
     modules: dict[str, set[str]] = {}
-    for path in SRC.glob("*/**/*.py"):
+    for path in SOURCE.glob("*/**/*.py"):
         name = path.parent.name if path.stem == "__init__" else path.stem.strip("_")
         folder = path.parent.parent if path.stem == "__init__" else path.parent
-        modules.setdefault(name, set()).add(str(folder.relative_to(SRC)))
+        modules.setdefault(name, set()).add(str(folder.relative_to(SOURCE)))
     wrong = []
     for test in TESTS:
         folders = modules.get(test.stem.removeprefix("test_"), set())
-        if not (SRC / test.parent).is_dir() or (folders and str(test.parent) not in folders):
+        if not (SOURCE / test.parent).is_dir() or (folders and str(test.parent) not in folders):
             wrong.append(f"{test}: the module is in {', '.join(sorted(folders)) or 'no folder'}")
     assert not wrong
 
@@ -101,9 +103,9 @@ _ALLOWED = {
 def test_nobody_outside_the_destinations_asks_for_the_kind_of_target() -> None:
     found: dict[str, int] = {}
     for room in ("api.py", "run", "plan", "deliver", "publish", "report", "measure"):
-        paths = [SRC / room] if room.endswith(".py") else sorted((SRC / room).rglob("*.py"))
+        paths = [SOURCE / room] if room.endswith(".py") else sorted((SOURCE / room).rglob("*.py"))
         for path in paths:
             count = len(_ASKS.findall(path.read_text(encoding="utf-8")))
-            found[str(path.relative_to(SRC))] = count
+            found[str(path.relative_to(SOURCE))] = count
     assert {path: n for path, n in found.items() if n > _ALLOWED.get(path, 0)} == {}
     assert {path: n for path, n in _ALLOWED.items() if found[path] != n} == {}, "the figures fall"

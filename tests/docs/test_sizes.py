@@ -6,9 +6,7 @@ import ast
 import functools
 from pathlib import Path
 
-import pytest
-
-SRC = Path(__file__).parents[2] / "src/rowfall"
+from source_code import ONE_WORKER, SOURCE, trees
 
 # More makes a newcomer look up the order of them at every call.
 MOST_PARAMETERS, MOST_FIELDS = 6, 10
@@ -24,13 +22,7 @@ OPTIONS = {
     "AdoptKeywords",
 }  # fmt: skip
 
-pytestmark = pytest.mark.xdist_group("sizes")  # so that one worker parses the code, once
-
-
-@functools.cache
-def modules() -> list[tuple[str, ast.Module]]:
-    paths = sorted(SRC.rglob("*.py"))
-    return [(str(p.relative_to(SRC)), ast.parse(p.read_text(encoding="utf-8"))) for p in paths]
+pytestmark = ONE_WORKER
 
 
 @functools.cache
@@ -38,7 +30,7 @@ def nodes() -> list[tuple[str, ast.FunctionDef | ast.ClassDef]]:
     """Functions and classes with the files that they are in."""
     return [
         (path, node)
-        for path, module in modules()
+        for path, module in trees().items()
         for node in ast.walk(module)
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
@@ -71,13 +63,13 @@ def test_values_with_many_fields_do_not_become_more() -> None:
 
 def test_a_whole_system_is_small() -> None:
     """DuckDB, both directions: what the next one of its kind needs, too, is general."""
-    files = (SRC / "systems/duckdb").glob("*.py")
+    files = (SOURCE / "systems/duckdb").glob("*.py")
     assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in files) <= 600
 
 
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, set[str]] = {}
-    for path, module in modules():
+    for path, module in trees().items():
         for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, set()).add(path)

@@ -8,19 +8,16 @@ import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
-import pytest
 
 from e2e.test_hint_commands import CASES
 from rowfall.cli.app import COMMANDS, cli
+from source_code import ONE_WORKER, SOURCE, trees
 from unit.cli.data_hints import NOT_TRIED, OF_THE_COMMAND, PASTED_BY
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
-# On one worker, which parses the code once: 2 s.
-pytestmark = pytest.mark.xdist_group("hints")
-SOURCE = Path(__file__).parents[3] / "src/rowfall"
+pytestmark = ONE_WORKER
 # Of Kafka's own programs and pip.
 FOREIGN = {
     "--list", "--upgrade", "--bootstrap-server", "--alter", "--topic", "--entity-type",
@@ -77,15 +74,6 @@ _TYPED = re.compile(
 # Texts of documents, not of hints: what options mean, and SQL.
 _OTHERS = ("core/options.py", "core/keywords.py", "core/engine_formats.py", "docs/")
 _SQL = re.compile(r"[A-Z]+ [A-Z]")
-
-
-@functools.cache
-def trees() -> dict[str, ast.Module]:
-    """Parse the code, each file by its path."""
-    return {
-        str(file.relative_to(SOURCE)): ast.parse(file.read_text(encoding="utf-8"))
-        for file in sorted(SOURCE.rglob("*.py"))
-    }
 
 
 @functools.cache
@@ -203,8 +191,8 @@ def test_the_extras_that_hints_install_exist() -> None:
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     calls = [
         node
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("extras.")
     ]
     named = {node.args[-1].value for node in calls if isinstance(node.args[-1], ast.Constant)}
