@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from rowfall.contracts.delivery import Delivery
     from rowfall.contracts.facts import (
         ExportState,
-        FirstFacts,
         LoadFacts,
         Reach,
-        Space,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Finished, Settled
@@ -508,16 +506,6 @@ class Destination(DestinationRules, Protocol):
 
         Args:
             load_id: of the load that asks; "" for a plan.
-        """
-
-    def space(
-        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
-    ) -> Space | None:
-        """Ask what is free, and what a row takes on disk; None where nobody can know.
-
-        Args:
-            rows: about how many there are to load.
-            sample: look at the data in any case, not only where they may not fit.
         """
 
     # --- measuring --------------------------------------------------------------------------------

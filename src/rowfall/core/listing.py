@@ -330,6 +330,15 @@ class Listing:
         for index in range(len(self)) if indexes is None else indexes:
             yield self.split(index, target_key)
 
+    def evenly(self, most: int) -> list[Split]:
+        """Return at most ``most`` splits, evenly over the listing, first and last among them."""
+        count = len(self)
+        most = max(1, min(most, count))
+        if most == 1:
+            return [self.split(0, "")] if count else []
+        chosen = dict.fromkeys(round(n * (count - 1) / (most - 1)) for n in range(most))
+        return [self.split(index, "") for index in chosen]
+
     @property
     def total_size(self) -> int | None:
         """Return the bytes of all objects, None when any is unknown."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         FirstFacts,
         LoadFacts,
         Reach,
-        Space,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Finished, Settled
@@ -210,11 +209,6 @@ class BaseDestination:
     def export(
         self, session: Session, listing: Listing, schema: Schema, load_id: str
     ) -> ExportState | None:
-        return None
-
-    def space(
-        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
-    ) -> Space | None:
         return None
 
     def cut(

@@ -61,6 +61,7 @@ from rowfall.plan.reach import (
 )
 from rowfall.plan.rewritten_files import loaded_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
+from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE, is_read_by_release
 from rowfall.schema import inference
 from rowfall.schema.bad_rows import data_errors
@@ -178,7 +179,9 @@ def survey(
     export = destination.export(session, listing, schema, load_id)
     loaded = loaded_indexes(session, listing, known) if export is None else export.loaded
     todo = [i for i in range(len(listing)) if i not in loaded]
-    space = destination.space(session, first, attempts.rows(first, todo), sample=thorough)
+    space = None
+    if destination.makes_parts:  # of other targets nobody can know what rows take there
+        space = ask_space(session, first, attempts.rows(first, todo), sample=thorough)
     return LoadFacts(
         source=first.source,
         target=first.target,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.listing import Listing, Split
+from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.patterns import regex
@@ -226,16 +226,6 @@ def factor(names: Sequence[str]) -> tuple[str, list[str], str]:
         prefix = prefix[:-1]
         rest = [name[len(prefix) :] for name in names]
     return prefix, [part[: len(part) - len(suffix)] for part in rest], suffix
-
-
-def evenly(listing: Listing, most: int) -> list[Split]:
-    """Return at most ``most`` splits, evenly over the listing, first and last among them."""
-    count = len(listing)
-    most = max(1, min(most, count))
-    if most == 1:
-        return [listing.split(0, "")] if count else []
-    chosen = dict.fromkeys(round(n * (count - 1) / (most - 1)) for n in range(most))
-    return [listing.split(index, "") for index in chosen]
 
 
 def secrets_of(*values: Secret | None) -> tuple[Secret, ...]:

@@ -180,7 +180,7 @@ class ObjectSource(ABC):
                 pass
             return FirstBytes(name, found)
 
-        splits = from_clause.evenly(listing, HEADS)
+        splits = listing.evenly(HEADS)
         ahead = max(HEAD, AHEAD // max(1, len(splits)))  # inference asks for as much
         if self.remote:
             from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
@@ -201,7 +201,7 @@ class ObjectSource(ABC):
         return compression_of(self._path(name), declared)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return from_clause.evenly(listing, most)
+        return listing.evenly(most)
 
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from rowfall.contracts.destination import Gauge, LoadRun, Session
     from rowfall.contracts.facts import (
         FilledTable,
-        FirstFacts,
         LoadFacts,
         Reach,
-        Space,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Settled
@@ -183,13 +181,6 @@ class ClickHouseTables(BaseDestination):
         from rowfall.destinations.clickhouse import survey
 
         return survey.ask(session, listed, schema)
-
-    def space(
-        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
-    ) -> Space:
-        from rowfall.plan.space import ask_space
-
-        return ask_space(session, facts, rows, sample=sample)
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
         """Say what queries see.

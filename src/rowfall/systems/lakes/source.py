@@ -224,7 +224,7 @@ class LakeSource(ABC):
         )  # fmt: skip
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return from_clause.evenly(listing, most)
+        return listing.evenly(most)
 
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
