@@ -27,7 +27,8 @@ from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, RunSelect
 from rowfall.schema.projection import FILE_COLUMNS
 from rowfall.schema.sampling import SourceSample
-from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
+from rowfall.schema.types.strict_reading import strict_column
+from rowfall.schema.types.text_values import FileTraits, TextTraits
 
 _NOT_AN_ITEM = frozenset((
     "FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION",

@@ -20,7 +20,8 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import element_names
-from rowfall.schema.types import nested_reading, strict_reading
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.text_values import has_spellings
 
 DEEPEST = 12
 """Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""
@@ -99,7 +100,7 @@ def _has_texts(node: _Node, type_: str) -> bool:
     if kind.base != "Tuple":
         plain = {bool} if kind.base == "Bool" else {int, float}
         rounded = kind.base == "Float64" and int in node.scalars and _beyond(node, 2**53)
-        return strict_reading.has_spellings(kind) and (rounded or not node.scalars <= plain)
+        return has_spellings(kind) and (rounded or not node.scalars <= plain)
     types = nested_reading.parts(kind)
     named = zip(element_names(kind.args), types, strict=True)
     return any(
