@@ -98,7 +98,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 CLUSTERS = ("cluster22", "cluster21", "cluster4")
 # The groups by how long they take: the longest starts first, so that all workers end together.
 # Tests of other groups follow, then the tests that any worker may run.
-GROUPS = (*CLUSTERS, "engine", "server")
+GROUPS = ("packaging", *CLUSTERS, "engine", "server")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -97,12 +97,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run_when(page: Path) -> Any:
-    """A page that needs a broker, a database or a name node is not run in the gate."""
+    """A page that needs a broker, a database or a name node is not run in the gate; otherwise by
+    the worker that has this service, as a name node takes 20 s to start."""
     text = page.read_text(encoding="utf-8")
-    services = (
-        [pytest.mark.long] if any(x in text for x in (KAFKA, *POSTGRESQL, MARIADB, HDFS)) else []
-    )
-    return pytest.param(page, marks=services, id=name_of(page))
+    services = ((HDFS, "hdfs"), (KAFKA, "kafka"), (MARIADB, "mysql"),
+                *((database, "postgresql") for database in POSTGRESQL))  # fmt: skip
+    group = next((group for service, group in services if service in text), "")
+    marks = [pytest.mark.long, pytest.mark.xdist_group(group)] if group else []
+    return pytest.param(page, marks=marks, id=name_of(page))
 
 
 @pytest.mark.parametrize("page", [run_when(page) for page in RUNNABLE])

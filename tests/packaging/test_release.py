@@ -21,6 +21,8 @@ import pytest
 from lab import debian
 from rowfall.core.version import __version__
 
+# Built once, and by one at a time: both kinds of builds make their environment in build/.
+pytestmark = pytest.mark.xdist_group("packaging")
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -31,6 +31,8 @@ from lab.seaweed import Seaweed
 from rowfall.core.version import __version__
 
 ROOT = Path(__file__).parents[2]
+# Built once, and by one at a time: both kinds of builds make their environment in build/.
+pytestmark = pytest.mark.xdist_group("packaging")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
