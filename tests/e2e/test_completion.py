@@ -19,7 +19,8 @@ import pytest
 from e2e.tools import Shell
 from lab import shells
 
-pytestmark = pytest.mark.long  # 3 MB are fetched, and a shell asks rowfall for each answer
+# 3 MB are fetched and unpacked, and a shell asks rowfall for each answer.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

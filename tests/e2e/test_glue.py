@@ -14,7 +14,7 @@ from e2e.tools import Shell
 from lab.glue import Glue
 
 # Packages of 120 MB once for each machine.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group("glue")]
 
 _WRITE = """
 import sys

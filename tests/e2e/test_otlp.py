@@ -9,7 +9,8 @@ from lab.otelcol import Collector, Receiver
 from lab.process import free_ports
 
 
-@pytest.mark.long  # the first run on a machine builds the collector, three minutes of two cores
+@pytest.mark.long
+@pytest.mark.timeout(1800)  # the first run on a machine builds it: three minutes of two cores
 def test_a_load_reaches_a_real_collector(shell: Shell) -> None:
     shell.ok("load", "generate://taxi?rows=200_000", "--to", "in/{n}.csv.gz")
     with Receiver() as receiver, Collector(receiver.url) as collector:
