@@ -20,8 +20,10 @@ from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core import units
@@ -192,6 +194,9 @@ def load(
     from rowfall.run.session import Request, open_session
 
     request = Request(opened, _text(to), table, options, _secret(password), began)
+    if "://" in (request.to or ""):
+        # While a server answers the first questions, what the load needs afterwards is imported.
+        Thread(target=import_module, args=("rowfall.run.load",), daemon=True).start()
     watching = Watching(options.metrics_port, options.metrics_host, streaming=options.follow)
     with (
         terminable(GO_ON),

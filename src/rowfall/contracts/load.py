@@ -23,12 +23,14 @@ class Settled:
         known: ids of splits that need not be loaded again.
         replaced: a stopped run has brought ``--replace`` to its end, but for the report.
         seen: identity of the table that was asked what it holds; "" where there was none.
+        absent: ``table`` was looked for just now, and there is none.
     """
 
     table: str
     known: frozenset[str]
     replaced: bool = False
     seen: str = ""
+    absent: bool = False
 
 
 class _Added:

@@ -873,10 +873,7 @@ class Journal:
         rows = self._ask(
             (f"WITH [{asked}] AS asked " if touching else "")
             + "SELECT event, attempt, owner, _block_number, rows, detail, "
-            # The last line's time, not the latest: after a jump back of the server's clock the
-            # older lines of a living owner lie in the future.
-            f"{hits}, dateDiff('millisecond', argMax(at, _block_number) OVER (PARTITION BY owner), "
-            "now64(3)) / 1000 "
+            f"{hits}, dateDiff('millisecond', at, now64(3)) / 1000 "
             f"FROM {journal} WHERE {into} AND ({chosen} OR (event IN ('alive', 'quit') AND "
             # An older one says nothing that the silence since then does not say.
             f"dateDiff('millisecond', at, now64(3)) < {10_000 * LEASE_SECONDS})) "
@@ -1035,13 +1032,15 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, JournalEntry]:
 
     Args:
         rows: event, attempt, owner, block number, rows, detail, splits, and the seconds since the
-            owner's last line; by block number.
+            line; by block number.
     """
     found: dict[str, JournalEntry] = {}
     # An owner may write expire and loaded for another's attempt: the claim says whose it is.
     idle: dict[str, float] = {}
     quit: set[str] = set()
     for event, attempt, who, block, count, detail, splits, seconds in rows:
+        # That of the last line, not the least: after a jump back of the server's clock the older
+        # lines of a living owner lie in the future.
         idle[who] = seconds
         if event == QUIT:
             quit.add(who)

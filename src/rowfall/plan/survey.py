@@ -97,7 +97,7 @@ TIME_TYPES_RELEASE = (25, 6)
 def survey(
     session: Session,
     known: Collection[str] | None = None,
-    table: str = "",
+    table: str | None = "",
     *,
     thorough: bool = False,
     load_id: str = "",
@@ -107,7 +107,8 @@ def survey(
     Args:
         known: ids of splits that are loaded; None to ask ledger and journal.
         table: on the first writer, the table whose columns the rows have to fit; "" for the
-            target's own. ``--replace`` names the one that it fills in its place.
+            target's own. ``--replace`` names the one that it fills in its place. None: it was
+            looked for just now, and there is none.
         thorough: ask also what only a forecast needs.
         load_id: of the load that asks; "" for a plan.
 
@@ -129,7 +130,9 @@ def survey(
         session.emit(Note("warning", text))
     reached = _ask_reach(session, listing)
     transport.check_pull(reached, options)  # before anything is read
-    listed = destination.existing_table(session, table or session.first_target.table)
+    listed = None
+    if table is not None:
+        listed = destination.existing_table(session, table or session.first_target.table)
     stored = destination.stored_columns(session, listed)
     try:
         encoding, schema = _ask_schema(session, listing, reached, stored)

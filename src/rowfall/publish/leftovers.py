@@ -32,7 +32,9 @@ def end_loads_of_journal(tables: TargetTables, load_id: str) -> None:
     Args:
         tables: the target's, with their UUIDs. ``load_id``: of the load that asks.
     """
-    if found := _made_by_others(tables, load_id):
+    # What began since they were asked for, and is dead already, is left to the next load.
+    others = any(_is_of_others(name, load_id) for name in tables.beside)
+    if others and (found := _made_by_others(tables, load_id)):
         _of_journal(tables, found)
 
 
@@ -54,11 +56,14 @@ def _made_by_others(tables: TargetTables, load_id: str) -> dict[str, tuple[str, 
         f"database = {quote(session.first_target.database)} AND "
         f"startsWith(name, {quote(STAGING_PREFIX)})"
     )
-    own = f"{STAGING_PREFIX}{load_id}_"
     return {
         str(name): (str(uuid), str(comment)) for name, uuid, comment in rows
-        if name != JOURNAL and not name.startswith(own)
+        if _is_of_others(str(name), load_id)
     }  # fmt: skip
+
+
+def _is_of_others(name: str, load_id: str) -> bool:
+    return name != JOURNAL and not name.startswith(f"{STAGING_PREFIX}{load_id}_")
 
 
 def _others(tables: TargetTables, load_id: str) -> bool:

@@ -16,6 +16,7 @@ from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key
 from rowfall.systems.clickhouse.staging import CatalogueTables
+from rowfall.targets.base import STAGING_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,13 @@ class TargetTables:
 
     Attributes:
         uuids: one for each writer; () until :meth:`remembered`, and where the table is replaced.
+        beside: names of what rowfalls had made beside the first one by then, where it is shared.
     """
 
     session: Session
     ledger: Ledger
     uuids: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def first(self) -> str:
@@ -98,7 +101,7 @@ class TargetTables:
             # has not loaded into it does not know which.
             raise table_dropped(self.text(self.session.writers[0]))
         self.ledger.set_table(self.session.target_key, uuids[0])
-        return replace(self, uuids=uuids)
+        return replace(self, uuids=uuids, beside=tuple(found[0].beginning(STAGING_PREFIX)))
 
     def check_together(self) -> None:
         """Check that either all shards have the tables of the last load, or none has.

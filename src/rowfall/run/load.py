@@ -191,7 +191,8 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
                 raise refused
         again = destination.settle_again(load, known) if known is not None else None
         settled = again or destination.settle(load)
-        facts = survey(load.session, settled.known, settled.table, load_id=load.id)
+        table = None if settled.absent else settled.table
+        facts = survey(load.session, settled.known, table, load_id=load.id)
         plan = make_plan(facts, options)
         check_tuned(plan, load.session)
         refusal = no_space(plan, options) or _twice(load.session, facts)

@@ -255,7 +255,10 @@ class _Run:
         if self.pushes:
             here += counts.helper.cpu
         statements = len(set(counts.tries.query_ids))
-        logged = server_costs(engine, self.load.id, self.seconds, statements)
+        logged = None
+        if counts.amounts.rows >= FEW_ROWS or self.seconds >= SHORT_SECONDS:
+            # Elsewhere the flush of the log takes as long as the statements of the load.
+            logged = server_costs(engine, self.load.id, self.seconds, statements)
         if logged is not None:  # without the right to flush the log, its last lines may be missing
             return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
         return _Costs(cpu if cpu > LEAST_SEEN * max(1, statements) else 0.0, here, peak)

@@ -119,7 +119,8 @@ def _check_writer(
     found = staging.ask_catalogue(engine, database, target.table, *[JOURNAL] * engine.shared)
     facts = found.tables.get(target.table)
     lacks, names, kinds = False, list[str](), dict[str, str]()
-    if facts is None or not facts.id.uuid.strip("0-"):  # else the database is there and fit
+    # Where one of its tables has an identity, the database is there and fit.
+    if not any(table.id.uuid.strip("0-") for table in found.tables.values()):
         kinds = dict(asks("SELECT name, engine FROM system.databases ORDER BY name"))
         names = [str(name) for name in kinds]
         lacks = database not in names
@@ -133,7 +134,7 @@ def _check_writer(
             f"the server has no database {database!r} that this user may see",
             hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
         )
-    if facts is None or not facts.id.uuid.strip("0-"):
+    if kinds:
         check_identity(database, str(kinds[database]))
     if facts is not None:
         _ = facts.publish_kind  # raises where it takes no rows

@@ -95,7 +95,7 @@ def settle(load: LoadRun) -> Settled:
         _settle_table(session, load, load.key, shadow.name, beside, answer=answer)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     known = _known(load, memory, replaced=replaced)
-    return Settled(table, known, replaced, settled.uuid)
+    return Settled(table, known, replaced, settled.uuid, shadow is None and not settled.uuid)
 
 
 def target_catalogue(session: Session) -> CatalogueTables:

@@ -19,11 +19,12 @@ from rowfall.systems.clickhouse.codes import READONLY, SETTING_CONSTRAINT_VIOLAT
 
 Value = str | int
 
-_SELECT = "SELECT name, readonly, min, max, value FROM system.settings"
+SETTINGS = "SELECT name, readonly, min, max, value FROM system.settings"
+"""The question for the profile."""
 
 # By these even the list of settings would be cut or refused, so they are always sent. They are
 # older than any server that is supported.
-_UNCUT: Mapping[str, Value] = {
+UNCUT: Mapping[str, Value] = {
     "limit": 0,
     "offset": 0,
     "max_result_rows": 0,
@@ -107,20 +108,20 @@ def read_profile(ask: Callable[..., list[list[Any]]], options: Mapping[str, str]
         options: settings that are to be sent with every statement.
     """
     try:
-        rows = ask(_SELECT, **_texts(_UNCUT))
+        rows = ask(SETTINGS, **as_texts(UNCUT))
     except RowfallError as error:
         if error.code not in (READONLY, SETTING_CONSTRAINT_VIOLATION):
             raise
         # The answer may be cut, so what cuts it is found one by one.
-        uncut = {name: value for name, value in _UNCUT.items() if _takes(ask, name, value)}
-        rows = ask(_SELECT, **_texts(uncut))
+        uncut = {name: value for name, value in UNCUT.items() if _takes(ask, name, value)}
+        rows = ask(SETTINGS, **as_texts(uncut))
         fixed = tuple(
             RefusedSetting(name, "", value)  # nor does getSetting() tell them
-            for name, value in _UNCUT.items()
+            for name, value in UNCUT.items()
             if name in _ALWAYS and name not in uncut
         )
     else:
-        uncut, fixed = dict(_UNCUT), ()
+        uncut, fixed = dict(UNCUT), ()
     found = judge(rows, options)
     never = {one.name for one in (*found.refused, *fixed)}
     uncut = {name: value for name, value in uncut.items() if name not in never}
@@ -178,7 +179,7 @@ def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> UserProf
 def _takes(ask: Callable[..., list[list[Any]]], name: str, value: Value) -> bool:
     """Tell whether a statement may be run with a setting."""
     try:
-        ask("SELECT 1", **_texts({name: value}))
+        ask("SELECT 1", **as_texts({name: value}))
     except RowfallError as error:
         if error.code not in (READONLY, SETTING_CONSTRAINT_VIOLATION):
             raise
@@ -186,5 +187,5 @@ def _takes(ask: Callable[..., list[list[Any]]], name: str, value: Value) -> bool
     return True
 
 
-def _texts(settings: Mapping[str, Value]) -> dict[str, str]:
+def as_texts(settings: Mapping[str, Value]) -> dict[str, str]:
     return {name: str(value) for name, value in settings.items()}

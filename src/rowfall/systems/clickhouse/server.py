@@ -50,6 +50,7 @@ from rowfall.systems.clickhouse.packed_statement import packed
 from rowfall.systems.clickhouse.profile import read_profile
 from rowfall.systems.clickhouse.relay import RelayedServer
 from rowfall.systems.clickhouse.server_facts import (
+    ask_at_once,
     check_options,
     check_rights,
     may_sync,
@@ -160,6 +161,7 @@ class Server(EngineQuestions):
             relayed = isinstance(self._connections, RelayedServer)
             self._options = dict(options or {})
             self._grants: tuple[list[str], bool] | None = None
+            ask_at_once(self.status)
             self._profile = read_profile(self.status.learn, self._options)
             self.status.own = {name: str(v) for name, v in self._profile.questions.items()}
             self.facts, readonly, self._host_name = read_facts(

@@ -12,6 +12,7 @@ from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, LACKS, denied
+from rowfall.systems.clickhouse.profile import SETTINGS, UNCUT, as_texts
 
 if TYPE_CHECKING:  # http.client takes 20 ms that loads into a folder save
     from rowfall.systems.clickhouse.http import Address
@@ -23,14 +24,26 @@ OLDEST = (24, 8)
 # Only where nothing can be read: ClickHouse's own advice is 4 GB and more for 4 cores.
 MEMORY_PER_CORE = 1 << 30
 
-# Bytes the server may still take: its limit less what it holds now, and what the machine has.
-_MEMORY_LEFT = """\
-SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
-    AS bytes
-FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
+# What a load may use of a server: its limits by name, each as a list of lists of texts, which is
+# how the settings of the profile are given, too. Plain questions in a row: as nested ones they take
+# the server twice as long.
+_OWN = """\
+SELECT 'own', [[version(), toString(getSetting('max_threads')), toString(getSetting('readonly')),
+    toString(getSetting('max_memory_usage')), toString(getSetting('max_memory_usage_for_user')),
+    timezone(), hostName()]]"""
+_MEMORY = """\
+SELECT 'limit', [[value]] FROM system.server_settings WHERE name = 'max_server_memory_usage'
 UNION ALL
-SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
+SELECT 'taken', [[toString(value)]] FROM system.metrics WHERE metric = 'MemoryTracking'
+UNION ALL
+SELECT 'free', [[toString(toInt64(value))]] FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
+_LIMITS = f"{_OWN}\nUNION ALL\n{_MEMORY}"
+# As rows the thousand settings would be as many documents of JSON to take apart, 8 ms.
+_PROFILE = SETTINGS.replace(
+    "name, readonly, min, max, value",
+    "'profile', groupArray([name, toString(readonly), min, max, value])",
+)
 
 _MEMORY_LIMIT = """\
 SELECT toInt64OrZero(value) FROM system.server_settings WHERE name = 'max_server_memory_usage'"""
@@ -75,14 +88,14 @@ def read_facts(
     Raises:
         TargetError: it is too old, or does not answer.
     """
-    rows = _ask_limits(status, sharing)
-    if not rows:
+    found = _ask_limits(status)
+    if "own" not in found:
         raise TargetError(
             f"the server at {address} answers a question with nothing: the profile of the user "
             "sets offset or a filter",
             hint="Give a user without it.",
         )
-    row = rows[0]
+    row = found["own"]
     version, cores = str(row[0]), threads or max(1, int(row[1]) // sharing)
     if version_numbers(version) < OLDEST:
         raise TargetError(
@@ -90,7 +103,7 @@ def read_facts(
             hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
         )
     limits = [int(limit) for limit in row[3:5]]
-    limits += map(int, row[7])
+    limits += _memory_left(found, sharing)
     if memory:
         _check_memory(status, address, memory, [int(limit) for limit in row[3:5]])
     usable = memory or usable_memory(limits, cores)
@@ -100,25 +113,53 @@ def read_facts(
     return facts, int(row[2]), str(row[6])
 
 
-def _ask_limits(status: StatementStatus, sharing: int) -> list[list[Any]]:
-    """Return one row: version, settings, zone, host, and the bytes that are left there, in a list.
+def ask_at_once(status: StatementStatus) -> None:
+    """Ask for the profile of a server's user and its limits by one question, for who asks next.
 
-    That is empty where an ordinary user may not read it, or an old release does not know it.
+    Where the server refuses it, each is asked for by itself.
+
+    Raises:
+        TargetError: it does not answer.
     """
-    own = (
-        "version(), getSetting('max_threads'), getSetting('readonly'), "
-        "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone(), "
-        "hostName()"
-    )
-    left = _MEMORY_LEFT.format(sharing=sharing)
     try:
-        return status.learn(f"SELECT {own}, (SELECT groupArray(bytes) FROM ({left}))")
+        rows = status.learn(f"{_LIMITS}\nUNION ALL\n{_PROFILE}", **as_texts(UNCUT))
     except RowfallError as error:
-        # Without a code it did not answer at all, but where the log that has the code is not to be
-        # read.
-        if not error.code and not isinstance(error, EngineError):
+        if _is_silent(error):
             raise
-        return status.learn(f"SELECT {own}, []")
+        return
+    for name, profile in rows:
+        if name == "profile":
+            limits = [row for row in rows if row[0] != name]
+            status.learnt |= {_LIMITS: limits, SETTINGS: profile}
+
+
+def _ask_limits(status: StatementStatus) -> dict[str, list[str]]:
+    """Return the limits by their names; those of memory where the user may read them."""
+    try:
+        rows = status.learn(_LIMITS)
+    except RowfallError as error:
+        if _is_silent(error):
+            raise
+        rows = status.learn(_OWN)
+    return {str(name): limits for name, (limits,) in rows}
+
+
+def _memory_left(limits: Mapping[str, Sequence[str]], sharing: int) -> list[int]:
+    """Return bytes that the server may still take: its limit less what it holds, and what is free.
+
+    Empty where an ordinary user may not read it, or an old release does not know it.
+    """
+    limit = int(limits["limit"][0]) if "limit" in limits else 0
+    own = [limit - int(limits["taken"][0])] if limit > 0 and "taken" in limits else []
+    return own + [int(text) // sharing for text in limits.get("free", ())]
+
+
+def _is_silent(error: RowfallError) -> bool:
+    """Tell whether the server did not answer at all.
+
+    Without a code it did not, but where the log that has the code is not to be read.
+    """
+    return not error.code and not isinstance(error, EngineError)
 
 
 def _check_memory(
