@@ -37,10 +37,9 @@ FAULTS = {
 }
 # Each kind of statement that a load sends, by its beginning.
 KINDS = {
-    "profile": "SELECT name, readonly, min, max, value FROM system.settings",
-    "facts": r"SELECT version\(\)",
+    "profile": "SELECT 'own'",
     "rights": "SHOW GRANTS",
-    "target": "SELECT create_table_query",
+    "target": r"SELECT database, name, toString\(uuid\)",
     "make target": "CREATE TABLE IF NOT EXISTS .*`t`",
     "make journal": "CREATE TABLE IF NOT EXISTS .*_rowfall_journal",
     "claim": "INSERT INTO .*_rowfall_journal.* SELECT 'claim'",

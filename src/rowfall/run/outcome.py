@@ -32,6 +32,7 @@ from rowfall.sources.base import ByCursor, Source, Streamed
 
 # CPU seconds of each statement from which ticks tell enough: they miss its last half second, and on
 # a busy machine, where seconds of a clock say nothing, most of a short one.
+FEW_BYTES = 1 << 20  # few rows may be long ones
 LEAST_SEEN = 5.0
 # Each shard is asked by itself; 16 at once ask 1,000 of them in seconds.
 AT_ONCE = 16
@@ -256,8 +257,8 @@ class _Run:
             here += counts.helper.cpu
         statements = len(set(counts.tries.query_ids))
         logged = None
-        if counts.amounts.rows >= FEW_ROWS or self.seconds >= SHORT_SECONDS:
-            # Elsewhere the flush of the log takes as long as the statements of the load.
+        if counts.amounts.rows >= FEW_ROWS or counts.amounts.stored >= FEW_BYTES:
+            # Elsewhere to flush and read the log takes as long as the statements of the load.
             logged = server_costs(engine, self.load.id, self.seconds, statements)
         if logged is not None:  # without the right to flush the log, its last lines may be missing
             return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
