@@ -85,8 +85,12 @@ def load(lake: Lake, proxy: Faulty, patience: str) -> tuple[str, ...]:
     return ("load", "0.csv", "1.csv", "--to", to, "--table", "t", "--patience", patience)
 
 
+# The first is always among those that are kept: staging has got another name then, and stayed.
+CASES = sorted(itertools.product(KINDS, FAULTS), key=lambda case: case != ("publish", "503"))
+
+
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(("kind", "name"), [*itertools.product(KINDS, FAULTS)])
+@pytest.mark.parametrize(("kind", "name"), CASES)
 def test_a_fault_is_survived(lake: Lake, proxy: Faulty, kind: str, name: str) -> None:
     """A 429 or 503 ended the load with a hint about ports, or with exit code 70."""
     met = []

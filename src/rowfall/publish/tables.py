@@ -147,6 +147,8 @@ class TableReceiver(BaseReceiver):
         self._began: dict[str, float] = {}  # and when
         # Moves of attempts that are attached and not recorded, one for each writer.
         self._attached: dict[str, Sequence[Sequence[StagedPartition]]] = {}
+        # Staging tables that have other names since an ATTACH whose answer was lost.
+        self._renamed: set[str] = set()
 
     @property
     def unstaged(self) -> bool:  # type: ignore[override]
@@ -188,16 +190,19 @@ class TableReceiver(BaseReceiver):
         self._staged.pop(staging, None)
         self._began.pop(staging, None)
 
+        named = staging not in self._renamed
+
         def one(at: TableWriter) -> None:
             try:
-                _drop(at, staging)
+                _drop(at, staging, named=named)
             except RowfallError as error:
                 if not self._together or error.code or not error.transient:
                     raise
                 at.writer.engine.revive()  # it may be the one that the attempt has failed for
-                _drop(at, staging)
+                _drop(at, staging, named=named)
 
         self._on_each(one, self._writers)
+        self._renamed.discard(staging)
 
     # --- counting -----------------------------------------------------------------------------
 
@@ -419,6 +424,9 @@ class TableReceiver(BaseReceiver):
 
         attached = self._on_each(one, list(zip(self._writers, counted.shares, strict=True)))
         self._attached[delivered.attempt] = attached
+        names = {move.staging for share in counted.shares for move in share.moves}
+        if any(move.staging not in names for moves in attached for move in moves):
+            self._renamed.add(delivered.staging)
         return 0
 
     def record(self, delivered: StagedAttempt) -> None:
@@ -432,15 +440,19 @@ def _publisher(at: TableWriter, ledger: Ledger) -> Publisher:
     return Publisher(at.writer.engine, ledger, PUBLISH_LANE)
 
 
-def _drop(at: TableWriter, staged: str) -> None:
-    """Remove what an attempt left on one writer."""
+def _drop(at: TableWriter, staged: str, *, named: bool) -> None:
+    """Remove what an attempt left on one writer.
+
+    Args:
+        named: its tables have the names that they were made with.
+    """
     engine, tables = at.writer.engine, at.staging
 
     def run(statements: Iterable[SqlText]) -> None:
         for statement in statements:
             engine.run(Statement(statement, alters=_altered(at, staged)), lane=PUBLISH_LANE)
 
-    if not tables.views:
+    if named and not tables.views:
         # One table, whose name is known. No profile of a folder forbids what a large one needs.
         size = 0 if engine.shared else staging.LARGE
         try:

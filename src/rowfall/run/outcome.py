@@ -32,8 +32,9 @@ from rowfall.sources.base import ByCursor, Source, Streamed
 
 # CPU seconds of each statement from which ticks tell enough: they miss its last half second, and on
 # a busy machine, where seconds of a clock say nothing, most of a short one.
-FEW_BYTES = 1 << 20  # few rows may be long ones
 LEAST_SEEN = 5.0
+# From so many bytes of the source on the costs of few rows are asked for, too: they may be long.
+FEW_BYTES = 1 << 20
 # Each shard is asked by itself; 16 at once ask 1,000 of them in seconds.
 AT_ONCE = 16
 # Requests that an engine sends to a store, whatever the way it reads.
