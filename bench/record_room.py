@@ -6,12 +6,16 @@ import os
 import resource
 import tempfile
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from rowfall.systems.lakes.files import DiskFiles
+from rowfall.systems.lakes.record import CommittedLoad, LakeRecord, read_file, read_record
 
 # Objects of one load, and loads between two times that a follower packs.
 _LOAD, _STEP = 100, 25_000
@@ -266,21 +270,32 @@ class Iceberg(Target):
     table = None
 
     def begin(self) -> None:
-        uri = f"iceberg+{self.folder}/lake/t"
-        self.load(uri)
-        self.database = self.open(uri)
+        self.record = LakeRecord()
 
     def add(self, low: int, high: int) -> None:
-        for start in range(low, high, 5_000):
-            ids = [_id(n) for n in range(start, start + 5_000)]
-            load = f"l{start}"
-            self.database.commit(f"{load}_1", load, ids, (), replace=False)
+        """Write the record alone: the metadata of a table tells of each of its commits besides."""
+        folder = self.folder / "lake/t/_rowfall"
+        folder.mkdir(parents=True, exist_ok=True)
+        files = DiskFiles()
+        for start in range(low, high, _LOAD):
+            load, ids = (
+                f"20260101-{start // _LOAD:08}",
+                [_id(n) for n in range(start, start + _LOAD)],
+            )
+            own = CommittedLoad(load, (f"{load}_whole1",), tuple(ids), 1, "2026-01-01T00:00:00")
+            (planned,) = self.record.with_load(own, str(folder / f"{uuid.uuid4().hex}.ids"))
+            with open(planned.name, "wb") as into:
+                planned.write(into)
+            known = {file.name: file for file in self.record.files}
+            self.record = read_record(planned.name, lambda name, most, known=known: (
+                known.get(name) or read_file(name, most, files.read, files.open)
+            ))  # fmt: skip
 
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.folder.rglob("_rowfall/*"))
 
     def among(self, ids: Sequence[str]) -> set[str]:
-        return set(self.database.loaded()).intersection(ids)
+        return self.record.among(ids)
 
 
 TARGETS: dict[str, Callable[[Path, ExitStack], Target]] = {

@@ -22,7 +22,13 @@ from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_writing
 from rowfall.destinations import cursor_rows
 from rowfall.destinations.base import BasePrepared, ledger_of
-from rowfall.destinations.database import RecordedDatabase, database_of, open_database, resolve
+from rowfall.destinations.database import (
+    RecordedDatabase,
+    among,
+    database_of,
+    open_database,
+    resolve,
+)
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
@@ -191,7 +197,10 @@ class LakeTable(RecordedDatabase):
             for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
                 drop_gathered(table, ledger, attempt, load.key, ids)
         resolve(session, table)
-        loaded = loaded_in(table, load.id, force=session.options.force)
+        loaded = loaded_in(
+            table, load.id, force=session.options.force, among=among(session, table),
+            splits=lambda: session.listing.splits(key),
+        )  # fmt: skip
         if session.options.replace:
             loaded = frozenset(map(without_salt, table.loaded_by(load.id)))
         return Settled(session.target.table, loaded | ledger.loaded(load.key))

@@ -53,6 +53,10 @@ _LIST = (
 # Of a position in a file; longer ones are no numbers for Python.
 _NUMBER = regex(r"[0-9]{1,19}")
 _TIME = "2020-01-01T00:00:00.000Z"
+# Files of a part that servers do without; each that they read costs them 0.3 ms. No checksum of the
+# part knows the first, so CHECK TABLE of older servers takes it for a stranger. Of a part without
+# the second the version is the table's; parts lose it where they are attached.
+_LEFT_OUT = frozenset(("columns_substreams.txt", "metadata_version.txt"))
 Content = Path | bytes
 
 
@@ -385,9 +389,7 @@ def _size(content: Content) -> int:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.rglob("*")):
-        # No checksum of the part knows it, so CHECK TABLE of older servers takes it for a stranger;
-        # newer ones do without, as in parts of older versions.
-        if path.is_file() and path.name != "columns_substreams.txt":
+        if path.is_file() and path.name not in _LEFT_OUT:
             yield path.relative_to(folder).as_posix(), path
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -52,11 +53,16 @@ from rowfall.systems.lakes.layout import partition_spec, partition_sql, sort_ord
 from rowfall.systems.lakes.record import (
     FOLDER,
     PROPERTY,
+    SUFFIX,
     CommittedLoad,
     LakeRecord,
+    PlannedFile,
+    RecordFile,
     RecordGoneError,
+    file_bytes,
+    of_loads,
+    read_file,
     read_record,
-    record_file,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +89,8 @@ class IcebergTable(PlainDatabase):
         self._uuid = ""
         # What is gone of the record is not missed: the user has said what the rows are.
         self._begins_anew = options.replace
+        # As it was read last: files are read once, and only new ones later.
+        self._known = LakeRecord()
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -334,17 +342,27 @@ class IcebergTable(PlainDatabase):
         Raises:
             RecordGoneError: a file of the record is gone, and nobody has said that it may be.
         """
+        newest = table.metadata.properties.get(PROPERTY, "")
+        if newest and self._known.name == newest:
+            return self._known
+        known, files = {file.name: file for file in self._known.files}, self._files(table)
 
-        def read(name: str) -> bytes:
+        def read(name: str, ids: int | None) -> RecordFile:
+            if name in known:  # files do not change
+                return known[name]
             with self._explained(f"read the record {name} of", missing=True):
-                return self._files(table).read(name)
+                return read_file(name, ids, files.read, files.open)
 
         try:
-            return read_record(table.metadata.properties.get(PROPERTY, ""), read)
+            self._known = read_record(newest, read)
         except RecordGoneError as error:
+            now = self._table()
+            if now is not None and now.metadata.properties.get(PROPERTY, "") != newest:
+                return self._record(now)  # another one has ended the record before that file
             if self._begins_anew:
                 return error.left
             raise
+        return self._known
 
     def gone(self) -> str:
         table = self._table()
@@ -355,27 +373,46 @@ class IcebergTable(PlainDatabase):
             return error.name
         return ""
 
-    def _write_record(self, table: Table, loads: Mapping[str, CommittedLoad], before: str) -> str:
-        name = f"{_folder(table)}/{FOLDER}/{uuid.uuid4().hex}.json"
-        data, store = record_file(loads, before), self._files(table)
+    def _name(self, table: Table) -> str:
+        return f"{_folder(table)}/{FOLDER}/{uuid.uuid4().hex}{SUFFIX}"
+
+    def _write_record(self, table: Table, planned: PlannedFile) -> None:
+        name, store = planned.name, self._files(table)
         with self._explained(f"write the record {name} of"):
-            store.create(name, data)
-            store.check_creates(name, data)
-        return name
+            if not planned.is_large:
+                data = file_bytes(planned)
+                store.create(name, data)
+                store.check_creates(name, data)
+                return
+            store.create(probe := f"{name}.check", b"")
+            store.check_creates(probe, b"")
+            store.remove(probe)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "record")
+                with path.open("wb") as into:
+                    planned.write(into)
+                store.put(path, name)
 
     def loaded(self) -> set[str]:
+        return self._recorded().ids()
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
+        return self._recorded().among(ids)
+
+    def _recorded(self) -> LakeRecord:
+        """Return the record, of one of which a file is gone the rest."""
         table = self._table()
         try:
-            return self._record(table).ids() if table is not None else set()
+            return self._record(table) if table is not None else LakeRecord()
         except RecordGoneError as error:
-            return error.left.ids()  # whoever loads is asked before, see unrecorded()
+            return error.left  # whoever loads is asked before, see unrecorded()
 
     def loaded_by(self, load: str) -> set[str]:
         table = self._table()
         if table is None:
             return set()
-        loads = self._record(table).loads()
-        return {id_ for name, one in loads if name == load for id_ in one.ids}
+        return self._record(table).of_load(load)
 
     def settled(self, attempt: str) -> bool:
         table = self._table()
@@ -383,18 +420,43 @@ class IcebergTable(PlainDatabase):
             return False
         return self._record(table).has(attempt)
 
+    def join_record(self) -> None:
+        """Do nothing: each commit packs what those before it have left."""
+
     def forget(self, load_id: str) -> int:
+        return self.forget_loads((load_id,))
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        """See :meth:`rowfall.engines.database.IndexedRecord.forget_loads`."""
         self.check(dry=True)
         gone = 0
 
-        def without(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
+        def without(table: Table, record: LakeRecord) -> list[PlannedFile]:
             nonlocal gone
-            gone = sum(len(one.ids) for name, one in record.loads() if name == load_id)
-            return record.without(load_id), ""
+            gone = sum(len(record.of_load(load)) for load in loads)
+            return record.without(of_loads(loads), lambda: self._name(table))
 
-        if self._table() is not None and self.loaded_by(load_id):
+        if self._table() is not None:
             self._commit(without, (), replace=False, summary={})
         return gone
+
+    def prune_record(self, days: int) -> None:
+        """See :meth:`rowfall.engines.database.IndexedRecord.prune_record`.
+
+        Files of the record go as a whole: what was loaded with something later stays for longer.
+        """
+        gone: list[str] = []
+
+        def ended(table: Table, record: LakeRecord) -> list[PlannedFile]:
+            planned, gone[:] = record.forgotten(days, self._name(table))
+            return planned
+
+        table = self._table()
+        if table is not None:
+            self._commit(ended, (), replace=False, summary={})
+            for name in gone:
+                with suppress(RowfallError, OSError):
+                    self._files(table).remove(name)
 
     def unrecorded(self) -> bool:
         table = self._table()
@@ -411,8 +473,9 @@ class IcebergTable(PlainDatabase):
     def accept(self) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def accepted(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
-            return {**record.head, ACCEPTED: CommittedLoad((), (ACCEPTED,), 0, now)}, record.before
+        def accepted(table: Table, record: LakeRecord) -> list[PlannedFile]:
+            own = CommittedLoad(ACCEPTED, (), (ACCEPTED,), 0, now)
+            return record.with_load(own, self._name(table))
 
         self._begins_anew = True
         self._commit(accepted, (), replace=False, summary={})
@@ -431,15 +494,15 @@ class IcebergTable(PlainDatabase):
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def with_ours(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
+        def with_ours(table: Table, record: LakeRecord) -> list[PlannedFile]:
             if record.has(attempt):
                 raise _DoneError
-            own = CommittedLoad((attempt,), tuple(ids), rows, now)
+            own = CommittedLoad(load, (attempt,), tuple(ids), rows, now)
             if replace:
-                return {load: own}, ""
-            if taken := overlap(ids, record.ids()):
+                return LakeRecord().with_load(own, self._name(table))
+            if taken := record.among(ids) | overlap(ids, record.others()):
                 raise TakenError(frozenset(taken))
-            return record.with_load(load, own)
+            return record.with_load(own, self._name(table))
 
         with suppress(_DoneError):
             self._commit(with_ours, files, replace=replace, summary={
@@ -447,26 +510,35 @@ class IcebergTable(PlainDatabase):
             })  # fmt: skip
 
     def _commit(
-        self, change: Any, files: Sequence[NewFile], *, replace: bool, summary: Mapping[str, str]
+        self, change: Callable[[Table, LakeRecord], list[PlannedFile]], files: Sequence[NewFile],
+        *, replace: bool, summary: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """Commit files and a new record, again where another one commits at the same time."""
+        """Commit files and a new record, again where another one commits at the same time.
+
+        Args:
+            change: gives the new files of the record, the newest last; with none nothing is
+                committed.
+        """
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
         described: tuple[Any, list[DataFile]] | None = None
         until, pause = time.monotonic() + self._patience, _PAUSE[0]
         while True:
             table = self._there()
-            record = self._record(table)
-            loads, before = change(record)
+            planned = change(table, self._record(table))
+            if not planned:
+                return
             if described is None or described[0] != table.metadata.default_spec_id:
                 described = table.metadata.default_spec_id, self._described(table, files)
-            head = self._write_record(table, loads, before)
+            for one in planned:
+                self._write_record(table, one)
             try:
-                self._try(table, described[1], head, replace=replace, summary=summary)
+                self._try(table, described[1], planned[-1].name, replace=replace, summary=summary)
                 return
             except CommitFailedException:
-                with suppress(RowfallError, OSError):
-                    self._files(table).remove(head)
+                for one in planned:
+                    with suppress(RowfallError, OSError):
+                        self._files(table).remove(one.name)
                 if time.monotonic() > until:
                     raise TargetError(
                         f"others have committed to {self.name} again and again for "

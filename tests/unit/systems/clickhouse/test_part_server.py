@@ -81,12 +81,13 @@ def test_nobody_else_reads_them(server: PartServer) -> None:
 
 
 def test_a_part_as_a_backup_has_it(server: PartServer, tmp_path: Path) -> None:
-    for name in ("data.bin", "columns_substreams.txt"):
+    for name in ("data.bin", "columns_substreams.txt", "metadata_version.txt"):
         (tmp_path / name).write_text(name)
     offer = server.offer_parts({"all_1_1_0": tmp_path})
     index = ask(offer, ".backup")[1].decode()
     assert "<name>data/rowfall/parts/all_1_1_0/data.bin</name><size>8</size>" in index
     assert "columns_substreams" not in index
+    assert "metadata_version" not in index
     assert ask(offer, "data/rowfall/parts/all_1_1_0/data.bin") == (200, b"data.bin")
     assert ask(offer, "metadata/rowfall/parts.sql")[0] == 200
 
