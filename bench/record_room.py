@@ -14,8 +14,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from rowfall.engines.id_files import CommittedLoad
 from rowfall.systems.lakes.files import DiskFiles
-from rowfall.systems.lakes.record import CommittedLoad, LakeRecord, read_file, read_record
+from rowfall.systems.lakes.record import LakeRecord, read_file, read_record
 
 # Objects of one load, and loads between two times that a follower packs.
 _LOAD, _STEP = 100, 25_000

@@ -33,6 +33,7 @@ from rowfall.engines.database import (
     Transaction,
     UnknownEndError,
 )
+from rowfall.engines.id_files import CommittedLoad, PlannedFile, RecordFile, file_bytes, of_loads
 from rowfall.systems.lakes import types
 from rowfall.systems.lakes.catalogue import (
     FUNCTIONS,
@@ -54,13 +55,8 @@ from rowfall.systems.lakes.record import (
     FOLDER,
     PROPERTY,
     SUFFIX,
-    CommittedLoad,
     LakeRecord,
-    PlannedFile,
-    RecordFile,
     RecordGoneError,
-    file_bytes,
-    of_loads,
     read_file,
     read_record,
 )

@@ -11,18 +11,10 @@ from hashlib import blake2b
 
 import pytest
 
+from rowfall.engines import id_files
+from rowfall.engines.id_files import CommittedLoad, PlannedFile, RecordFile, file_bytes, of_loads
 from rowfall.systems.lakes import record
-from rowfall.systems.lakes.record import (
-    CommittedLoad,
-    LakeRecord,
-    PlannedFile,
-    RecordFile,
-    RecordGoneError,
-    file_bytes,
-    of_loads,
-    read_file,
-    read_record,
-)
+from rowfall.systems.lakes.record import LakeRecord, RecordGoneError, read_file, read_record
 
 
 def an_id(name: object) -> str:
@@ -105,8 +97,8 @@ def test_the_record_says_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(record, "FAN", 3)
     monkeypatch.setattr(record, "_MOST", 900)
     monkeypatch.setattr(record, "_FEW", 20)
-    monkeypatch.setattr(record, "_SMALL", 1_500)
-    monkeypatch.setattr(record, "_SLICE", 64)
+    monkeypatch.setattr(record, "SMALL", 1_500)
+    monkeypatch.setattr(id_files, "_SLICE", 64)
     draw, chain, known = random.Random(4), Chain(), dict[str, set[str]]()
     for number in range(80):
         load = f"load{draw.randrange(60)}"
