@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from rowfall.engines.id_files import CommittedLoad
+from rowfall.engines.id_files import CommittedLoad, RecordFile
 from rowfall.systems.lakes.files import DiskFiles
 from rowfall.systems.lakes.record import LakeRecord, read_file, read_record
 
@@ -277,7 +277,6 @@ class Iceberg(Target):
         """Write the record alone: the metadata of a table tells of each of its commits besides."""
         folder = self.folder / "lake/t/_rowfall"
         folder.mkdir(parents=True, exist_ok=True)
-        files = DiskFiles()
         for start in range(low, high, _LOAD):
             load, ids = (
                 f"20260101-{start // _LOAD:08}",
@@ -287,10 +286,12 @@ class Iceberg(Target):
             (planned,) = self.record.with_load(own, str(folder / f"{uuid.uuid4().hex}.ids"))
             with open(planned.name, "wb") as into:
                 planned.write(into)
-            known = {file.name: file for file in self.record.files}
-            self.record = read_record(planned.name, lambda name, most, known=known: (
-                known.get(name) or read_file(name, most, files.read, files.open)
-            ))  # fmt: skip
+            self.record = read_record(planned.name, self._read)
+
+    def _read(self, name: str, ids: int | None) -> RecordFile:
+        known = {file.name: file for file in self.record.files}
+        files = DiskFiles()
+        return known.get(name) or read_file(name, ids, files.read, files.open)
 
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.folder.rglob("_rowfall/*"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,12 @@ import pytest
 from e2e.tools import Shell, csv
 from lab.kafka import Kafka, Registry
 from lab.process import wait_until
+from rowfall.core.errors import TargetError
+from rowfall.core.options import Options
+from rowfall.destinations.database import open_database
+from rowfall.systems.kafka import record as kafka_record
+from rowfall.systems.kafka.database import KafkaDatabase
+from rowfall.targets import open_target
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -40,6 +48,16 @@ def committed(kafka: Kafka, topic: str, partitions: int = 1) -> list[tuple[Any, 
     return found
 
 
+def latest(kafka: Kafka, topic: str) -> dict[str, bytes]:
+    """Return the newest value of each key."""
+    return {key.decode(): value for key, value in committed(kafka, topic)}
+
+
+def topic_id(kafka: Kafka, topic: str) -> str:
+    with closing(opened(f"kafka://{kafka.servers}/{topic}")) as database:
+        return database.table_id()
+
+
 @pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.long), ("--transactional",)])
 def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]) -> None:
     for number in range(3):
@@ -63,6 +81,65 @@ def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]
     shell.ends(0, "forget", again["load_id"], "--yes", *to[1:3])
     assert shell.ends(0, "load", *to, "--json").document["rows"] == 1
     assert len(committed(kafka, topic, 2)) == 3002
+
+
+def opened(uri: str) -> KafkaDatabase:
+    """Return the database of a topic, as a load opens it."""
+    database = open_database(open_target(uri, "", Options()), Options())
+    assert isinstance(database, KafkaDatabase)
+    database.check(dry=False)
+    database.record.refresh()
+    return database
+
+
+def test_what_is_recorded_of_many_files_is_packed(
+    shell: Shell, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message stands for them, for every load after that; a packer that is killed changes
+    nothing, and what is forgotten is loaded again."""
+    monkeypatch.setattr(kafka_record, "PACK", 4)
+    topic = kafka.create()
+    uri = f"kafka://{kafka.servers}/{topic}"
+    to = ("in/*.csv", "--to", uri, "--transactional", "--json")
+    loads = []
+    for batch in range(2):
+        for number in range(3):
+            shell.write(f"in/{batch}{number}.csv", csv([(batch * 10 + number,)], "id"))
+        loads.append(shell.ends(0, "load", *to).document["load_id"])
+    with closing(opened(uri)) as killed, closing(opened(uri)) as other:
+        ids = other.loaded()
+        assert len(ids) == 6
+        # Killed before its commit: the next one ends what it has begun.
+        begun = killed._producer(f"rowfall-record-{killed.record.topic_id}")
+        begun.fence()
+        begun.begin()
+        begun.send_few(killed.record.name, killed.record.packing())
+        begun.flush()
+        other.join_record()
+        assert (other.record.splits, other.record.ids()) == ({}, ids)
+        with pytest.raises(TargetError):
+            begun.commit()
+        begun.close()
+        killed.record.refresh()
+        assert (killed.record.splits, killed.record.ids()) == ({}, ids)
+        assert all(killed.settled(f"{load}_1") for load in loads)
+        assert not killed.settled(f"{loads[0]}_2")
+    left = [key for key, value in latest(kafka, "_rowfall_loaded").items()
+            if topic_id(kafka, topic) in key and value]  # fmt: skip
+    assert len([key for key in left if "/packed/" in key]) == 1
+    assert len(left) == 2  # and the mark of the first load
+    elsewhere = {"ROWFALL_HOME": str(tmp_path)}  # nothing but the record is known there
+    assert shell.ends(0, "load", *to, env=elsewhere).document["splits_skipped"] == 6
+    shell.ends(0, "forget", loads[0], "--yes", "--to", uri)
+    assert shell.ends(0, "load", *to).document["rows"] == 3
+    assert len(committed(kafka, topic)) == 9
+    with closing(opened(uri)) as database:
+        assert database.loaded() == ids
+        assert database.loaded_among([*ids, "0" * 32]) == ids
+        assert database.forget(loads[1]) == 3
+        database.prune_record(-1)
+    with closing(opened(uri)) as database:
+        assert len(database.loaded()) == 3  # of the load that came last
 
 
 @pytest.mark.parametrize(

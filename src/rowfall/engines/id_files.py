@@ -118,14 +118,22 @@ class RecordFile:
         """Return the digests of all attempts."""
         return bytes(self._data[self._attempts :])
 
-    def of_load(self, load: str) -> Iterator[str]:
-        """Yield the ids that a load has loaded."""
-        numbers = {n for n, (one, _) in enumerate(self.load_digests()) if one == digest_of(load)}
+    def attempt_digests(self) -> Iterator[bytes]:
+        found = self.attempts()
+        return (found[at : at + _LOAD] for at in range(0, len(found), _LOAD))
+
+    def of_loads(self, takes: Drops) -> Iterator[str]:
+        """Yield the ids of those loads that are told by their digests and days."""
+        numbers = {n for n, one in enumerate(self.load_digests()) if takes(*one)}
         if numbers:
             for index in range(self.ids):
                 if self.load_of(index) in numbers:
                     yield self.id_at(index).hex()
             yield from (text for text, number in self.others if number in numbers)
+
+    def content(self) -> bytes:
+        """Return the bytes of the file."""
+        return bytes(self._data)
 
     def part(self, low: int, high: int, marks: Sequence[bytes | None]) -> list[bytes]:
         """Return ids with the mark of their load, but those of loads that have none.

@@ -9,13 +9,12 @@ rows, and a crash in between sends them again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
-from rowfall.core.listing import MARK
 from rowfall.core.options import Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
@@ -48,7 +47,7 @@ from rowfall.systems.kafka.producer import (
     TooLarge,
     messages,
 )
-from rowfall.systems.kafka.record import KafkaRecord
+from rowfall.systems.kafka.record import KafkaRecord, Message
 from rowfall.systems.kafka.rows import keyed, lines
 from rowfall.targets.transactional import RECORD_NAME
 
@@ -143,8 +142,9 @@ class KafkaDatabase(Transactions):
         self.record.make()
         self.record.keep()
         self.record.refresh()
-        if self.record.accepted is None and not self.record.splits:
+        if self.record.is_empty:
             self.accept()
+        self.join_record()
 
     def make_like(self, table: str) -> None:
         like = self.client.describe(table)
@@ -170,8 +170,14 @@ class KafkaDatabase(Transactions):
         if not self.record.topic_id:
             return set()
         self.record.refresh()
-        splits = self.record.splits
-        return set(splits) | {f"{MARK}{s['whole']}" for s in splits.values() if s["whole"]}
+        return self.record.ids()
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
+        if not self.record.topic_id:
+            return set()
+        self.record.refresh()
+        return self.record.among(ids)
 
     def settled(self, attempt: str) -> bool:
         if not self.record.topic_id:
@@ -180,15 +186,64 @@ class KafkaDatabase(Transactions):
             with self._guard:
                 self._renew()  # ends what is left of it, one way or the other
         self.record.refresh()
-        return any(found["attempt"] == attempt for found in self.record.splits.values())
+        return self.record.has(attempt)
 
     def forget(self, load_id: str) -> int:
+        return self.forget_loads((load_id,))
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        """See :meth:`rowfall.engines.database.IndexedRecord.forget_loads`."""
         self.check(dry=True)
-        self.loaded()
-        gone = [split for split, found in self.record.splits.items() if found["load"] == load_id]
-        if gone:
-            self._send(self.record.forgotten(gone))
-        return len(gone)
+        if not self.record.topic_id:
+            return 0
+        self.record.refresh()
+        messages, gone = self.record.forgetting(loads)
+        if messages and not self.record.is_packed:
+            self._send(messages)  # which needs no right to transactions
+            self.record.refresh()
+        if self.record.is_packed:  # by now
+            self._change(lambda: self.record.forgetting(loads)[0])
+        return gone
+
+    def join_record(self) -> None:
+        """Pack what is recorded one by one, where that is much and this user may."""
+        self.record.refresh()
+        if self.record.packing():
+            # It is packed some other time, by somebody else.
+            with suppress(TargetError):
+                self._change(self.record.packing)
+
+    def prune_record(self, days: int) -> None:
+        """See :meth:`rowfall.engines.database.IndexedRecord.prune_record`."""
+        self.record.refresh()
+        if messages := self.record.expired(days):
+            self._send(messages)
+
+    def _change(self, change: Callable[[], list[Message]]) -> None:
+        """Change the record of what was loaded before, which one process does at a time.
+
+        Args:
+            change: gives the messages, from the record as it is when nobody else changes it.
+
+        Raises:
+            TargetError: the brokers do not answer, or this user may not.
+        """
+        producer = self._producer(f"rowfall-record-{self.record.topic_id}")
+        try:
+            producer.fence()
+            self.record.refresh()
+            if messages := change():
+                producer.begin()
+                producer.send_few(self.record.name, messages)
+                producer.commit()
+        except RowfallError:
+            # Nobody reads behind what is open.
+            with suppress(RowfallError):
+                producer.abort()
+            raise
+        finally:
+            producer.close()
+        self.record.refresh()
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         """Return the same: a topic has no types."""
@@ -206,8 +261,7 @@ class KafkaDatabase(Transactions):
         if topic is None or not self._holds_messages(topic):
             return False
         self.record.refresh()
-        unknown = self.record.accepted is None and not self.record.splits
-        return unknown or self.record.has_expired()
+        return self.record.is_empty or self.record.has_expired()
 
     def _holds_messages(self, topic: TopicFacts) -> bool:
         """Return True where readers of committed messages find one."""
@@ -222,7 +276,7 @@ class KafkaDatabase(Transactions):
         self.record.make()
         self._send(self.record.acceptance())
 
-    def _send(self, messages: Sequence[tuple[str, str | None]]) -> None:
+    def _send(self, messages: Sequence[Message]) -> None:
         """Send messages of the record, and wait for them."""
         producer = self.take()
         producer.send_few(self.record.name, messages)
@@ -327,8 +381,7 @@ class KafkaTransaction(PlainTransaction):
             if not self._turn:
                 raise BusyError("another attempt has its transaction open", transient=True)
         self._producer = kafka.single()
-        known = kafka.record.splits
-        found = frozenset(one.id for one in records if one.id in known)
+        found = frozenset(one.id for one in records if kafka.record.holds(one.id))
         if not found:
             self._producer.begin()
             self._open = True

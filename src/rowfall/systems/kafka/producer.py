@@ -273,7 +273,7 @@ class Producer:
         self._check()
         return None
 
-    def send_few(self, topic: str, pairs: Sequence[tuple[str, str | None]]) -> None:
+    def send_few(self, topic: str, pairs: Sequence[tuple[str, str | bytes | None]]) -> None:
         """Send messages of a few keys and values; None for a tombstone.
 
         Raises:
@@ -281,7 +281,8 @@ class Producer:
         """
         import numpy as np
 
-        keys, values = [k.encode() for k, _ in pairs], [(v or "").encode() for _, v in pairs]
+        keys = [key.encode() for key, _ in pairs]
+        values = [v if isinstance(v, bytes) else (v or "").encode() for _, v in pairs]
         data = np.frombuffer(b"".join(keys + values), np.uint8)
         sizes = np.array([len(part) for part in (*keys, *values)], np.int64)
         starts, count = np.cumsum(sizes) - sizes, len(pairs)

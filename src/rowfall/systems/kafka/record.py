@@ -2,24 +2,69 @@
 
 It has one message for each split that is loaded, its key the id of the target topic and that of the
 split. It never expires: brokers that make topics by themselves would give it seven days.
+
+Many messages become one with the ids in a file (:mod:`rowfall.engines.id_files`), in a transaction
+that takes them out one by one; what is forgotten of such ids is a file of its own behind it. That
+needs the order of messages, so a record of several partitions stays as it is. One process changes
+it so at a time, under a transactional id: whoever begins ends what another one has not committed.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
+from uuid import uuid4
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
+from rowfall.core.listing import MARK
 from rowfall.engines.database import ACCEPTED, RECORD, SplitRecord
+from rowfall.engines.id_files import (
+    EPOCH,
+    CommittedLoad,
+    Drops,
+    RecordFile,
+    digest_of,
+    file_of,
+    of_loads,
+    packed,
+)
+from rowfall.engines.id_set import IdSet
 from rowfall.systems.kafka.client import Client
 from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
 
 # The newest message of each key, for ever.
 _KEPT = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
+# Brokers clean no segment that is still written, and one has a gigabyte by default.
+_SEGMENTS = {"segment.bytes": str(64 << 20)}
 _MOST_NAME = 500
+PACK = 5_000
+"""So many messages at least are packed; each of them takes 300 bytes of memory here."""
+# Of one message: 320 kB of ids, and brokers take 1 MB by default.
+_MOST_IDS = 20_000
+_PACKED, _UNPACKED = "packed", "unpacked"
+
+Message = tuple[str, str | bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSplit:
+    """What a message says of a split; those of one attempt share it.
+
+    Attributes:
+        whole: id of the file that it is a range of, "" for none.
+        at: time in ISO 8601.
+    """
+
+    attempt: str
+    load: str
+    whole: str
+    at: str
 
 
 class KafkaRecord:
@@ -28,14 +73,19 @@ class KafkaRecord:
     Attributes:
         name: of the topic that is the record.
         topic_id: of the topic; "" where it does not exist yet. ``splits``: id of a split -> what is
-            known of it. ``accepted``: the mark of the first load into the topic, None for none.
+            known of it, of those that have a message of their own. ``accepted``: the mark of the
+            first load into the topic, None for none.
     """
 
     def __init__(self, client: Client, topic: str, name: str = RECORD) -> None:
         self._client, self._topic, self.name = client, topic, name
         self.topic_id = ""
-        self.splits: dict[str, dict[str, Any]] = {}
+        self.splits: dict[str, LoadedSplit] = {}
         self.accepted: dict[str, Any] | None = None
+        self._last: LoadedSplit | None = None
+        self._packed, self._attempts = IdSet(), IdSet()
+        # Key of a message with packed ids -> day of its last load, since 2020.
+        self._files: dict[str, int] = {}
         # Partition of the record -> the offset that it was read to.
         self._read_to: dict[int, int] = {}
         self._guard = threading.Lock()
@@ -47,7 +97,7 @@ class KafkaRecord:
     def make(self) -> None:
         """Make the record where it is missing."""
         if not self.exists():
-            self._client.make(self.name, 1, _KEPT)
+            self._client.make(self.name, 1, {**_KEPT, **_SEGMENTS})
 
     def keep(self) -> None:
         """Let the record keep its messages for ever.
@@ -88,24 +138,32 @@ class KafkaRecord:
                 return
             # One that brokers have made has as many partitions as they give by default.
             starts = {p: self._read_to.get(p, 0) for p in found.partitions}
-            try:
-                for batch in self._client.read(self.name, starts):
-                    for message in batch:
-                        self._learn((message.key() or b"").decode(), message.value())
-                        self._read_to[message.partition()] = message.offset() + 1
-            except ReadingError as error:
-                if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
-                    raise TargetError(
-                        f"cannot read the topic {self.name}: this user may not",
-                        hint="It needs READ of it: it says what is loaded.",
-                    ) from None
-                raise TargetError(
-                    f"cannot read {self.name}: the brokers do not answer{self._client.reason()}",
-                    hint="Run the same command again when they are back.",
-                    transient=True,
-                ) from None
+            for message in self._messages(starts):
+                self._learn((message.key() or b"").decode(), message.value())
+                self._read_to[message.partition()] = message.offset() + 1
 
-    def learn(self, messages: Iterable[tuple[str, str | None]]) -> None:
+    def _messages(self, starts: Mapping[int, int]) -> Iterator[Any]:
+        """Yield the messages of the record from some offsets on.
+
+        Raises:
+            TargetError: the brokers do not answer, or this user may not.
+        """
+        try:
+            for batch in self._client.read(self.name, starts):
+                yield from batch
+        except ReadingError as error:
+            if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
+                raise TargetError(
+                    f"cannot read the topic {self.name}: this user may not",
+                    hint="It needs READ of it: it says what is loaded.",
+                ) from None
+            raise TargetError(
+                f"cannot read {self.name}: the brokers do not answer{self._client.reason()}",
+                hint="Run the same command again when they are back.",
+                transient=True,
+            ) from None
+
+    def learn(self, messages: Iterable[Message]) -> None:
         """Take over what was sent to the record."""
         with self._guard:
             for key, value in messages:
@@ -114,17 +172,137 @@ class KafkaRecord:
     def _learn(self, key: str, value: str | bytes | None) -> None:
         topic, _, split = key.rpartition("/")
         if topic != self.topic_id:
-            return
-        if split == ACCEPTED:
+            topic, _, kind = topic.rpartition("/")
+            if topic == self.topic_id:
+                self._learn_packed(kind, key, value)
+        elif split == ACCEPTED:
             self.accepted = json.loads(value) if value is not None else None
         elif value is None:
             self.splits.pop(split, None)
         else:
-            self.splits[split] = json.loads(value)
+            said = json.loads(value)
+            one = LoadedSplit(said["attempt"], said["load"], said["whole"], said["at"])
+            self._last = one if one != self._last else self._last
+            self.splits[split] = self._last
+
+    def _learn_packed(self, kind: str, key: str, value: str | bytes | None) -> None:
+        if not isinstance(value, bytes):
+            self._files.pop(key, None)  # forgotten as too old, or by a newer rowfall
+            return
+        file = RecordFile(key, value)
+        if kind == _UNPACKED:
+            for id_ in file.all_ids():
+                self._packed.discard(id_)
+            return
+        self._files[key] = file.newest
+        for id_ in file.all_ids():
+            self._packed.add(id_)
+        for digest in file.attempt_digests():
+            self._attempts.add(digest)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """True where nothing is recorded of the topic."""
+        return self.accepted is None and not self.splits and not self._packed
+
+    @property
+    def is_packed(self) -> bool:
+        """True where some ids are packed."""
+        return bool(self._files)
+
+    def holds(self, id_: str) -> bool:
+        """Tell whether a split is loaded."""
+        if id_ in self.splits:
+            return True
+        short = packed(id_)
+        return short is not None and short in self._packed
+
+    def among(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids, and marks of files, that are loaded."""
+        asked = set(ids)
+        found = {id_ for id_ in asked if self.holds(id_)}
+        if any(id_.startswith(MARK) for id_ in asked):
+            found |= asked & self._marks()
+        return found
+
+    def _marks(self) -> set[str]:
+        return {f"{MARK}{one.whole}" for one in self.splits.values() if one.whole}
+
+    def ids(self) -> set[str]:
+        """Return the ids of all splits, and marks of files of which ranges are loaded."""
+        return {*self.splits, *self._marks(), *(id_.hex() for id_ in self._packed)}
+
+    def has(self, attempt: str) -> bool:
+        """Tell whether an attempt has loaded anything."""
+        if digest_of(attempt) in self._attempts:
+            return True
+        return any(one.attempt == attempt for one in self.splits.values())
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def packing(self) -> list[Message]:
+        """Return the messages that pack ids; [] where there are few, or several partitions."""
+        chosen = sorted(
+            (id_ for id_, one in self.splits.items() if not one.whole and packed(id_) is not None),
+            key=lambda id_: (self.splits[id_].load, self.splits[id_].attempt),
+        )
+        if len(chosen) < PACK or not self._is_ordered():
+            return []
+        sent: list[Message] = []
+        for start in range(0, len(chosen), _MOST_IDS):
+            ids = chosen[start : start + _MOST_IDS]
+            loads = [
+                CommittedLoad(one.load, (one.attempt,), tuple(some), at=one.at)
+                for one, some in groupby(ids, key=self.splits.__getitem__)
+            ]
+            sent.append((f"{self.topic_id}/{_PACKED}/{uuid4().hex}", file_of(loads).content()))
+            sent += self.forgotten(ids)
+        return sent
+
+    def _is_ordered(self) -> bool:
+        found = self._client.describe(self.name)
+        return found is not None and len(found.partitions) == 1
+
+    def forgetting(self, loads: Iterable[str]) -> tuple[list[Message], int]:
+        """Return the messages that take loads out of the record, and how many splits those are.
+
+        Raises:
+            TargetError: the record cannot be read.
+        """
+        names = set(loads)
+        gone = {id_ for id_, one in self.splits.items() if one.load in names}
+        sent = self.forgotten(sorted(gone))
+        short: set[str] = set()
+        if self._files:
+            short = {id_ for id_ in self._packed_by(of_loads(names)) if self.holds(id_)} - gone
+        if short:
+            file = file_of([CommittedLoad("", (), tuple(short))])
+            sent.append((f"{self.topic_id}/{_UNPACKED}/{uuid4().hex}", file.content()))
+        return sent, len(gone) + len(short)
+
+    def _packed_by(self, drops: Drops) -> set[str]:
+        """Read the record again; return the ids that were packed with some loads."""
+        found: set[str] = set()
+        prefix = f"{self.topic_id}/{_PACKED}/"
+        for message in self._messages({0: 0}):
+            key, value = (message.key() or b"").decode(), message.value()
+            if key.startswith(prefix) and value is not None:
+                found.update(RecordFile(key, value).of_loads(drops))
+        return found
+
+    def expired(self, days: int) -> list[Message]:
+        """Return the messages that forget ids of loads of more than so many days ago.
+
+        A message goes as a whole: what was packed with something later stays for longer.
+        """
+        last = int(time.time() // 86_400) - EPOCH - days
+        return [(key, None) for key, newest in self._files.items() if newest < last]
 
     def loaded(
         self, records: Sequence[SplitRecord], attempt: str, load: str, rows: int
-    ) -> list[tuple[str, str | None]]:
+    ) -> list[Message]:
         """Return the messages that say that splits are loaded."""
         return [
             (f"{self.topic_id}/{one.id}", json.dumps({
@@ -134,11 +312,11 @@ class KafkaRecord:
             for one in records
         ]  # fmt: skip
 
-    def forgotten(self, splits: Sequence[str]) -> list[tuple[str, str | None]]:
+    def forgotten(self, splits: Sequence[str]) -> list[Message]:
         """Return the messages that take splits out of the record."""
         return [(f"{self.topic_id}/{split}", None) for split in splits]
 
-    def acceptance(self) -> list[tuple[str, str | None]]:
+    def acceptance(self) -> list[Message]:
         """Return the message that says: what the topic holds now counts as loaded."""
         start = {str(p): first for p, first in self._first_offsets().items()}
         mark = {"topic": self._topic, "start": start, "at": _now()}

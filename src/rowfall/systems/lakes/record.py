@@ -33,6 +33,7 @@ from rowfall.engines.id_files import (
     digest_of,
     file_of,
     is_among,
+    of_loads,
     packed,
 )
 
@@ -91,7 +92,7 @@ class LakeRecord:
 
     def of_load(self, load: str) -> set[str]:
         """Return the ids that a load has loaded."""
-        return {id_ for file in self.files for id_ in file.of_load(load)}
+        return {id_ for file in self.files for id_ in file.of_loads(of_loads((load,)))}
 
     def with_load(self, own: CommittedLoad, name: str) -> list[PlannedFile]:
         """Return the file that records a load, and what becomes one file with it.
