@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -91,6 +92,8 @@ class Running:
         self._bytes: int | None = None
         self._rows: int | None = None
         self._says: dict[str, float | None] = {}
+        self._guard = threading.Lock()
+        self._removed = False
 
     def hear(self, event: Event) -> None:
         self._recorder.hear(event)
@@ -121,8 +124,9 @@ class Running:
                 pass
 
     def remove(self) -> None:
-        """Remove the file: the load has ended."""
-        with suppress(OSError):
+        """Remove the file: the load has ended. What its threads still say is written no more."""
+        with self._guard, suppress(OSError):
+            self._removed = True
             self._path.unlink(missing_ok=True)
 
     def _write(self, says: Mapping[str, float | None]) -> None:
@@ -138,7 +142,9 @@ class Running:
             "others": others,
             "plan": self._recorder.plan,
         }
-        with suppress(OSError):
+        with self._guard, suppress(OSError):
+            if self._removed:
+                return
             whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             whole.unlink(missing_ok=True)
             # In a folder that others may write to, a link of this name would lead elsewhere.
