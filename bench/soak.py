@@ -12,6 +12,7 @@ summary, and writes results-soak.json and results-soak.svg beside this file.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import random
@@ -28,6 +29,7 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench import measure
 from lab.clickhouse import ClickHouse
 from lab.process import ServiceError
 from lab.seaweed import Seaweed
@@ -50,6 +52,7 @@ class State:
         written: version -> when it was complete. ``visible``: version -> seconds until it was seen.
         names: version -> its name; ``newest``: name -> its last version.
         memory: (second, bytes resident in rowfall's own process).
+        kills: (as of ``time.monotonic``, what was killed).
     """
 
     written: dict[int, float] = field(default_factory=dict)
@@ -57,7 +60,7 @@ class State:
     names: dict[int, str] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
     memory: list[tuple[float, int]] = field(default_factory=list)
-    kills: list[float] = field(default_factory=list)
+    kills: list[tuple[float, str]] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -208,7 +211,7 @@ def follow(
         Producer(state, place, given.rate).start()
         looks = threading.Thread(target=look, args=(state, server), daemon=True)
         looks.start()
-        last, kills = begun, 0
+        last = begun
         while time.monotonic() - begun < given.minutes * 60:
             time.sleep(0.5)
             state.memory.append((time.monotonic() - begun, resident(running.pid)))
@@ -216,9 +219,10 @@ def follow(
                 log.seek(0)
                 raise SystemExit(f"rowfall has ended: {log.read()[-3000:].decode()}")
             if time.monotonic() - last >= given.kill:
-                last, kills = time.monotonic(), kills + 1
-                state.kills.append(last - begun)
-                if given.server and kills % 2 == 0:
+                last = time.monotonic()
+                servers = given.server and len(state.kills) % 2 == 1
+                state.kills.append((last, "server" if servers else "rowfall"))
+                if servers:
                     server.kill()
                     server.start()
                 else:
@@ -234,12 +238,21 @@ def follow(
         running.send_signal(signal.SIGTERM)
         ended = time.monotonic()
         running.wait(30)
-        return figures(state, server, begun, kills, time.monotonic() - ended)
+        return figures(state, server, begun, time.monotonic() - ended)
 
 
-def figures(
-    state: State, server: ClickHouse, begun: float, kills: int, ending: float
-) -> dict[str, object]:
+def lags_by_kill(state: State) -> dict[str, float]:
+    """Return the longest lag of what rowfall, or the server, was killed over, and of others."""
+    longest: dict[str, float] = {}
+    for version, lag in state.visible.items():
+        written = state.written[version]
+        while_killed = [what for at, what in state.kills if written - 3 < at < written + lag]
+        what = while_killed[0] if while_killed else "neither"
+        longest[what] = max(longest.get(what, 0.0), round(lag, 3))
+    return longest
+
+
+def figures(state: State, server: ClickHouse, begun: float, ending: float) -> dict[str, object]:
     """Return the figures of a run, after a look at every row."""
     counts = {
         int(version): int(count)
@@ -262,9 +275,9 @@ def figures(
     PLOT.write_text(plot(state, begun))
     return {
         "versions": len(state.written), "overwritten": len(state.written) - len(state.newest),
-        "kills": kills, "missing": len(missing), "wrong": len(wrong),
+        "kills": len(state.kills), "missing": len(missing), "wrong": len(wrong),
         "lag_p50": round(lags[len(lags) // 2], 3), "lag_p99": round(lags[len(lags) * 99 // 100], 3),
-        "lag_most": round(lags[-1], 3),
+        "lag_most": round(lags[-1], 3), "lag_most_by_kill": lags_by_kill(state),
         "memory_first_third": max(memory[:third]), "memory_last_third": max(memory[-third:]),
         "record_bytes_per_version": round(int(record or 0) / max(1, len(state.written)), 1),
         "seconds_to_end": round(ending, 2),
@@ -279,6 +292,10 @@ def main() -> int:
     words.add_argument("--kill", type=float, default=20.0, help="seconds between kills")
     words.add_argument("--server", action="store_true", help="kill the server, too")
     given = words.parse_args()
+    if not measure.is_release():
+        raise SystemExit("rowfall-decode is the one for tests: run 'make decoder'")
+    # As an installer leaves it: each start after a kill would compile 160 modules otherwise.
+    compileall.compile_dir(Path(__file__).parents[1] / "src/rowfall", quiet=1)
     with TemporaryDirectory() as folder, ClickHouse() as server:
         if given.store == "s3":
             with Seaweed() as service:

@@ -189,6 +189,9 @@ class _Told:
         found = [store.objects[n] for n in dict.fromkeys(names) if n not in store.writing]
         return NotifiedObjects(found, (), missed)
 
+    def is_closed(self, name: str) -> bool:
+        return name in self._store.objects and name not in self._store.writing
+
     def close(self) -> None: ...
 
 

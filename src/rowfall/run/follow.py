@@ -47,8 +47,9 @@ from rowfall.run.open_load import followed_loads
 from rowfall.sources.base import ByCursor, Continued, HasFolderTables, ListedSource, Snapshotted
 
 BATCH_ROWS = 500_000
-# Between tries while brokers, a store or the target are away; longer each time, up to the second.
-AWAY_SECONDS, MOST_AWAY = 2.0, 30.0
+# Between tries while brokers, a store or the target are away; twice as long each time, up to the
+# second: one that has only lost a connection is there again at once.
+AWAY_SECONDS, MOST_AWAY = 0.5, 30.0
 # While something is away that is said so often.
 SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
@@ -397,7 +398,7 @@ class _Away:
 
     def pause(self) -> float:
         """Return the seconds until the next try."""
-        return min(AWAY_SECONDS * max(1, self._tries), max(AWAY_SECONDS, MOST_AWAY))
+        return min(AWAY_SECONDS * 2.0 ** min(self._tries - 1, 10), MOST_AWAY)
 
     def back(self) -> None:
         """Say that it is over."""

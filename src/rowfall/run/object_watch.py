@@ -252,15 +252,24 @@ class ObjectWatch:
         if before is None and self.full:
             return False
         held = _Held(item, before.since if before else now, now, walk)
-        # By the monotonic clock alone, so two looks: the time of a file is that of a clock that
-        # may jump, or of another machine.
-        complete = self._marked(item, walk) if rules.marker else at_once or not _rests(rules)
+        # Otherwise by the monotonic clock alone, so two looks: the time of a file is that of a
+        # clock that may jump, or of another machine.
+        complete = (
+            self._marked(item, walk) if rules.marker
+            else at_once or not _rests(rules) or self._is_closed(item)
+        )  # fmt: skip
         if complete:
             self._ready[item.name] = held
         else:
             held.due = now + (rules.poll if rules.marker else rules.rest)
             self._waiting[item.name] = held
         return False
+
+    def _is_closed(self, item: ListedObject) -> bool:
+        """Tell whether the kernel says that nobody writes an object that was listed."""
+        if self._notices is None or self._rules.rests_always:
+            return False
+        return self._notices.is_closed(item.name)
 
     def _is_too_old(self, item: ListedObject) -> bool:
         bound = self._rules.forget_after

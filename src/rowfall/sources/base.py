@@ -428,6 +428,9 @@ class ObjectNotices(Protocol):
             OSError: nothing more can be heard.
         """
 
+    def is_closed(self, name: str) -> bool:
+        """Tell whether an object is certainly complete, as nobody has it open to write."""
+
     def close(self) -> None:
         """Tell of nothing more."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import signal
 import stat
 import sys
 import time
@@ -276,6 +278,23 @@ class Inotify:
         if missed:
             self._watch_all()
         return NotifiedObjects(list(complete.values()), young, missed)
+
+    def is_closed(self, name: str) -> bool:
+        try:
+            # Not to wait for who writes into a pipe that has taken the name of a file.
+            opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return False
+        try:
+            # Who opens it to write while the lease is held waits for its end, and this process is
+            # told: by a signal that does nothing, as the default one would end it.
+            fcntl.fcntl(opened, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            return True
+        except OSError:
+            return False  # somebody writes, it is not ours, or the file system has no leases
+        finally:
+            os.close(opened)  # the lease ends with it
 
     def _moved_away(self) -> bool:
         """Tell whether a topmost folder is another one than the one that is watched.

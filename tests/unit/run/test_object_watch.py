@@ -41,6 +41,7 @@ class Shelf:
         self.objects: dict[str, ListedObject] = {}
         self.requests = 0
         self.heard: NotifiedObjects | None = None
+        self.closed: set[str] = set()
 
     def put(self, name: str, version: str = "1", size: int = 10, modified: float = 0.0) -> None:
         self.objects[name] = ListedObject(name, version, size, modified)
@@ -55,6 +56,9 @@ class Shelf:
         assert self.heard is not None
         heard, self.heard = self.heard, NotifiedObjects((), (), False)
         return heard
+
+    def is_closed(self, name: str) -> bool:
+        return name in self.closed
 
     def renew(self) -> None: ...
 
@@ -174,6 +178,30 @@ def test_what_the_kernel_calls_complete_is_taken_at_once(clock: Clock) -> None:
     assert loads.round() == ["a"]
     clock.passes(2.5)
     assert loads.round() == ["b"]
+
+
+def test_what_is_listed_and_nobody_writes_is_taken_at_once(clock: Clock) -> None:
+    """So a watcher that is started again does not wait for what came while it was away."""
+    shelf = Shelf()
+    shelf.heard = NotifiedObjects((), (), False)
+    shelf.put("a")
+    shelf.put("b")
+    shelf.closed = {"a"}
+    loads = Loads(shelf, rest=2.0)
+    assert loads.round() == ["a"]
+    clock.passes(2.5)
+    assert loads.round() == ["b"]
+
+
+def test_what_nobody_writes_rests_all_the_same_where_people_want_it(clock: Clock) -> None:
+    shelf = Shelf()
+    shelf.heard = NotifiedObjects((), (), False)
+    shelf.put("a")
+    shelf.closed = {"a"}
+    loads = Loads(shelf, rest=2.0, rests_always=True)
+    assert loads.round() == []
+    clock.passes(2.5)
+    assert loads.round() == ["a"]
 
 
 def test_what_the_kernel_has_missed_is_listed(clock: Clock) -> None:

@@ -36,6 +36,9 @@ _Found = TypeVar("_Found")
 ASK_SECONDS = 15.0
 # A server that restarts is back within a minute; longer is for the user to know.
 AWAY_SECONDS = 60.0
+# Between two tries of a question while the server does not answer: it is one small request, and who
+# waits longer each time notices a server that was away for four seconds after seven.
+AGAIN_SECONDS = 0.5
 # query_log is written every 7.5 s by default; then a little for a busy disk.
 LOG_SECONDS = 10.0
 # After a flush nothing is missing; a little for a request that the server had not begun to read.
@@ -153,7 +156,9 @@ class StatementStatus:
                 return question()
             except UnansweredError as error:
                 tries += 1
-                wait = max(retry.pause(tries), error.ask_after or 0.0)
+                # None where no proxy says that it is busy.
+                busy = error.ask_after is not None
+                wait = max(retry.pause(tries), error.ask_after or 0.0) if busy else AGAIN_SECONDS
                 if time.monotonic() + wait - since > self.patience:
                     raise TargetError(
                         f"the server at {self._address} did not answer within "
