@@ -37,6 +37,7 @@ def test_no_seed_breaks_a_promise(share: int) -> None:
         ("digests of unfinished chunks", "missing"),
         ("taken at the first look", "half of an object"),
         ("only behind the last name", "missing"),
+        ("what was told is forgotten", "missing"),
         ("no leases", "twice"),
         ("overwritten unnoticed", "overwritten unnoticed"),
         ("attempts end behind the question", "overwritten unnoticed"),

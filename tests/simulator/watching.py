@@ -287,6 +287,8 @@ class Follower:
         return key not in self._record.failed or key in self._record.wanted
 
     def _loaded(self, objects: Sequence[ListedObject]) -> list[bool]:
+        if not self._store.calm and self._scenario.draw.random() < self._scenario.errors:
+            raise SourceError("the record is away", transient=True)
         found = [(o.name, o.version) in self._record.loaded for o in objects]
         return found if self._overwritten is None else self._overwritten.note_loaded(objects, found)
 
@@ -333,6 +335,8 @@ class Follower:
             try:
                 watch.look(0.0)
             except SourceError:
+                if self._scenario.old == "what was told is forgotten":
+                    watch._told.clear()
                 watch.begin_anew()
                 yield
                 continue
@@ -478,6 +482,8 @@ def _watched_by(clock: Clock, old: str) -> Iterator[None]:
         changes.append((name_chunks, "all", lambda _: True))
     if old == "taken at the first look":
         changes.append((object_watch, "_rests", lambda rules: False))
+    if old == "what was told is forgotten":
+        changes.append((object_watch, "SAFE_SECONDS", 1e6))
     if old == "only behind the last name":
         changes.append((object_watch._Listing, "_due_pages", lambda self: 0))
     before = [(where, name, getattr(where, name, None)) for where, name, _ in changes]

@@ -111,6 +111,8 @@ class ObjectWatch:
         self._source, self._remote = source, bool(getattr(source, "remote", False))
         self._listings = [_Listing(self, walk) for walk in source.walks()]
         self._notices: ObjectNotices | None = source.notices(emit)
+        # What was heard and is not judged yet, and whether it is complete.
+        self._told: list[tuple[Sequence[ListedObject], bool]] = []
         self._ready: dict[str, _Held] = {}
         self._waiting: dict[str, _Held] = {}
         self._hand: dict[str, _Held] = {}
@@ -136,24 +138,31 @@ class ObjectWatch:
 
     def _hear(self, seconds: float) -> None:
         assert self._notices is not None  # noqa: S101 - the caller has looked
-        try:
-            complete, young, missed = self._notices.read(seconds)
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            self._emit(Note(
-                "warning",
-                f"the kernel tells of no more files ({why}); the folder is listed again and again "
-                "instead",
-            ))  # fmt: skip
-            self._notices.close()
-            self._notices, self.heard = None, False
-            return
-        walk = self._listings[0].walk
-        for objects, at_once in ((complete, not self._rules.rests_always), (young, False)):
-            self.judge(objects, walk, at_once=at_once)
-        if missed:
-            for listing in self._listings:
-                listing.again()
+        if not self._told:
+            try:
+                complete, young, missed = self._notices.read(seconds)
+            except OSError as error:
+                self._hear_no_more(self._notices, error)
+                return
+            self._told = [(complete, not self._rules.rests_always), (young, False)]
+            if missed:
+                for listing in self._listings:
+                    listing.again()
+        # The kernel tells of each once: what could not be asked about is judged at the next look.
+        while self._told:
+            objects, at_once = self._told[0]
+            self.judge(objects, self._listings[0].walk, at_once=at_once)
+            del self._told[0]
+
+    def _hear_no_more(self, notices: ObjectNotices, error: OSError) -> None:
+        why = (error.strerror or str(error)).lower()
+        self._emit(Note(
+            "warning",
+            f"the kernel tells of no more files ({why}); the folder is listed again and again "
+            "instead",
+        ))  # fmt: skip
+        notices.close()
+        self._notices, self.heard = None, False
 
     def _look_at_waiting(self) -> None:
         """Look again at what waits and is due."""

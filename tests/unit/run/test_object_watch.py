@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from unittest.mock import Mock
 
 import pytest
 
+from rowfall.core.errors import TargetError
 from rowfall.core.events import Event, Listener, Note
 from rowfall.run import object_watch
 from rowfall.run.object_watch import ObjectWatch, WatchRules
@@ -178,6 +180,23 @@ def test_what_the_kernel_calls_complete_is_taken_at_once(clock: Clock) -> None:
     assert loads.round() == ["a"]
     clock.passes(2.5)
     assert loads.round() == ["b"]
+
+
+def test_what_the_kernel_tells_while_the_record_is_away_is_not_lost(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf()
+    shelf.heard = NotifiedObjects((), (), False)
+    loads = Loads(shelf, rest=2.0)
+    assert loads.round() == []
+    shelf.put("a")
+    shelf.heard = NotifiedObjects([shelf.objects["a"]], (), False)
+    monkeypatch.setattr(loads.watch, "_loaded", Mock(side_effect=TargetError("away")))
+    with pytest.raises(TargetError, match="away"):
+        loads.round()
+    loads.watch.begin_anew()
+    monkeypatch.setattr(loads.watch, "_loaded", loads.loaded)
+    assert loads.round() == ["a"]
 
 
 def test_what_is_listed_and_nobody_writes_is_taken_at_once(clock: Clock) -> None:

@@ -326,15 +326,15 @@ class Server(EngineQuestions):
             self.status.check(answer, *secrets)
             return self._outcome(answer, query_id, time.monotonic() - started, out_fd is None)
         except LostConnection as lost:
-            if statement.format and out_fd is None and lost.ask_after is not None:
-                raise self.status.unanswered(lost) from None
-            outcome = self._settled(exchange, query_id, lost, started, on_tick, secrets)
             if statement.format:
-                # Only asking again brings the rows; what went out already cannot be taken back.
+                # Only asking again brings the rows, so nobody waits for the end of this question;
+                # what went out already cannot be taken back.
+                if lost.ask_after is None:
+                    self.status.kill(query_id)
                 gone = self.status.unanswered(lost)
                 gone.transient = not (out_fd is not None and exchange.answered)
                 raise gone from None
-            return outcome
+            return self._settled(exchange, query_id, lost, started, on_tick, secrets)
         except BaseException as error:
             exchange.cut()
             if exchange.own_fault:
