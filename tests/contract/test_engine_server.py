@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -263,6 +264,18 @@ def test_a_result_cut_in_the_middle_is_asked_for_again(wire: Wire, tmp_path: Pat
         with pytest.raises(EngineError, match="result") as caught:
             run(wire.server, sql, format="TSV", out_fd=file.fileno())
     assert not caught.value.transient
+
+
+def test_a_lost_question_is_ended_and_asked_again_at_once(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire.server.status, "settle", Mock(side_effect=AssertionError("settled")))
+    query_id = new_id()
+    thread = wire.while_running(query_id, wire.proxy.cut)
+    sql = "SELECT count() FROM numbers(10) WHERE sleepEachRow(0.1) = 0"
+    found = run(wire.server, sql, settings={"max_block_size": 1}, query_id=query_id, format="TSV")
+    thread.join()
+    assert found.data == b"10\n"
 
 
 def test_idle_connections_that_were_cut_do_not_matter(wire: Wire) -> None:

@@ -275,6 +275,8 @@ class Follower:
     def __init__(self, number: int, store: Store, record: Record, scenario: Scenario) -> None:
         self._number, self._store, self._record = number, store, record
         self._scenario = scenario
+        # Of its own, so that it shifts nothing else of a seed.
+        self._away = random.Random(f"{scenario.seed} {number}")  # noqa: S311 - the same each time
         rest = REST if scenario.rests else 0.0
         rules = WatchRules(rest=rest, poll=0.5, rescan=scenario.rescan, takes=self._takes)
         self._overwritten = record.overwritten() if scenario.errors_of_changes else None
@@ -287,7 +289,7 @@ class Follower:
         return key not in self._record.failed or key in self._record.wanted
 
     def _loaded(self, objects: Sequence[ListedObject]) -> list[bool]:
-        if not self._store.calm and self._scenario.draw.random() < self._scenario.errors:
+        if not self._store.calm and self._away.random() < self._scenario.errors:
             raise SourceError("the record is away", transient=True)
         found = [(o.name, o.version) in self._record.loaded for o in objects]
         return found if self._overwritten is None else self._overwritten.note_loaded(objects, found)
