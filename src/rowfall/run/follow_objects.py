@@ -221,6 +221,7 @@ class ObjectFeed:
 
     def begin_anew(self, error: RowfallError) -> None:
         self._settled = False
+        self._began = -self._pause  # what waited meanwhile has waited for long enough
         self._watch.begin_anew()
         if isinstance(error, SourceError) and not error.transient:
             self._source.renew()
