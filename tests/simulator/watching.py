@@ -276,7 +276,7 @@ class Follower:
         self._number, self._store, self._record = number, store, record
         self._scenario = scenario
         # Of its own, so that it shifts nothing else of a seed.
-        self._away = random.Random(f"{scenario.seed} {number}")  # noqa: S311 - the same each time
+        self._away = random.Random(f"{scenario.seed} {number}")
         rest = REST if scenario.rests else 0.0
         rules = WatchRules(rest=rest, poll=0.5, rescan=scenario.rescan, takes=self._takes)
         self._overwritten = record.overwritten() if scenario.errors_of_changes else None
