@@ -427,8 +427,8 @@ class DestinationRules(Protocol):
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
-    ) -> tuple[Group, ...]:
-        """Put the splits of ``todo`` into attempts.
+    ) -> tuple[Group, ...] | None:
+        """Put the splits of ``todo`` into attempts; None where their sizes are the planner's.
 
         Raises:
             UsageError: an export is to have more files than its source has pieces.

@@ -213,10 +213,8 @@ class BaseDestination:
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
-    ) -> tuple[Group, ...]:
-        from rowfall.plan.attempts import cut_evenly
-
-        return cut_evenly(facts, options, cores, todo)
+    ) -> tuple[Group, ...] | None:
+        return None
 
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
         return 1

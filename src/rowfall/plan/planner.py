@@ -231,6 +231,8 @@ def _plan_writer(
         # Statements do nothing that depends on cores; parts are built on those of this machine.
         engine = replace(engine, cores=max(1, facts.cores_here // len(facts.writers)))
     cut = facts.destination.cut(facts, options, engine.cores, todo)
+    if cut is None:
+        cut = attempts.cut_evenly(facts, options, engine.cores, todo)
     if facts.schema.limit:
         cut = attempts.as_one(facts.listing, cut)  # only one statement can count its rows
     groups = tuple(replace(group, writer=number) for group in cut)

@@ -292,11 +292,8 @@ def pin_by_request(etag: str) -> Pin:
 
 def pin_by_etags(etags: Iterable[str], *, weak: bool) -> Pin:
     """Return the pin of objects in S3 whose ETags the engine shows."""
-    return Pin(check=_one_of(_bare_sql("_etag"), map(bare, etags)), weak=weak)
-
-
-def _bare_sql(value: str) -> str:
-    return f"replaceRegexpAll({value}, '^W/|\"', '')"
+    found = "replaceRegexpAll(_etag, '^W/|\"', '')"
+    return Pin(check=_one_of(found, map(bare, etags)), weak=weak)
 
 
 def _one_of(value: str, wanted: Iterable[str]) -> str:

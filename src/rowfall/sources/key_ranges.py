@@ -168,11 +168,11 @@ def without(
     return left
 
 
-def count_ranges(size: int, *, most: int = MOST_RANGES) -> int:
+def count_ranges(size: int) -> int:
     """Return into how many ranges a table of so many bytes is cut."""
     if size < SMALL_BYTES:
         return 1
-    return max(1, min(most, max(LEAST_RANGES, size // RANGE_BYTES)))
+    return max(1, min(MOST_RANGES, max(LEAST_RANGES, size // RANGE_BYTES)))
 
 
 # --- columns --------------------------------------------------------------------------------------
