@@ -278,6 +278,27 @@ def test_the_memory_of_a_load_holds(shell: Shell) -> None:
     assert ask(shell, "SELECT count(*) FROM taxi") == [(600_000,)]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        ("VIEW t AS SELECT range(200000000) AS a", 1),
+        ("VIEW t AS SELECT repeat('x', 1000000000) AS a", 1),
+        ("TABLE t AS SELECT repeat('x', 10000) AS a FROM range(60000)", 0),
+    ],
+)
+def test_the_memory_of_a_load_from_a_file_holds(shell: Shell, made: str, code: int) -> None:
+    """11 GB were taken for a list of a view, and 1.2 GB for rows of 10 kB."""
+    with duckdb_at(shell.folder / "a.duckdb") as do:
+        do(f"CREATE {made}")
+    load = rowfall("load", "a.duckdb", "--to", "into", "--memory", "1GiB")
+    taken = measure(load, shell.folder, os.environ)
+    assert taken.code == code, taken.out
+    assert taken.peak <= 1.15 * (1 << 30), f"{taken.peak >> 20} MiB"
+    if code:
+        assert "more than the 1GiB of --memory" in " ".join(taken.out.split())
+
+
 def test_commands_on_the_target(shell: Shell) -> None:
     for number in (1, 2):
         shell.write(f"in/{number}.csv", f"id,name\n{number},x\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.header_line import unique_names
+from rowfall.core.machine import limit_memory
 from rowfall.core.units import counted
 from rowfall.stores.error_cells import CODES, UNCALCULATED, error_cells
 
@@ -443,15 +443,7 @@ def main() -> int:
     given |= {name: tuple(map(tuple, given[name])) if name == "columns" else tuple(given[name])
               for name in ("names", "nulls", "columns")}  # fmt: skip
     asked = SheetRequest(**given)
-    # Addresses that Python and its libraries have by now are not all memory: a limit that counts
-    # them as such would be too low, and one with room for them on every machine too high.
-    try:
-        with open("/proc/self/statm") as file:
-            taken = int(file.read().split()[0]) * resource.getpagesize()
-    except OSError:
-        taken = 512 << 20  # no Linux
-    most = taken + asked.memory
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_memory(asked.memory)
     try:
         sheet = _Sheet(asked)
         if asked.columns:

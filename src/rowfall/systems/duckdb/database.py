@@ -16,8 +16,8 @@ from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
 from rowfall.systems.duckdb.client import (
     ABOUT,
+    BATCH_ROWS,
     LIST_TABLES,
-    ROWS,
     UNIQUE,
     columns_of,
     connect,
@@ -142,7 +142,7 @@ class DuckDBDatabase(FileDatabase):
                 read = read_type(type_, nullable=True) or ("Nullable(String)", 0.0, "VARCHAR")
                 columns.append((name, read[0]))
                 texts.append(select(name, type_, read[2]))
-            reader = found.project(", ".join(texts)).to_arrow_reader(ROWS)
+            reader = found.project(", ".join(texts)).to_arrow_reader(BATCH_ROWS)
         return Result(columns, in_frames(reader.schema, reader), "ArrowStream", "lz4")
 
     def _begin(self) -> DuckDBTransaction:

@@ -24,6 +24,7 @@ from rowfall.sources.file_database import SCHEMA, FileDatabaseSource, TableInCat
 from rowfall.sources.key_ranges import Described, Key, KeyKind, SourceColumn
 from rowfall.systems.duckdb.client import (
     ABOUT,
+    BATCH_ROWS,
     LIST_TABLES,
     LIST_VIEWS,
     READER,
@@ -31,6 +32,7 @@ from rowfall.systems.duckdb.client import (
     UNIQUE,
     columns_of,
 )
+from rowfall.systems.duckdb.computed import computed_rows
 from rowfall.systems.duckdb.types import KEYS, read_type, select
 
 # Values of a key that are looked at to cut it, evenly from all of the table.
@@ -45,6 +47,7 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
     """One table, view or query of a file."""
 
     _reader = READER
+    _computed = True  # by functions, not read from the file
 
     def columns_of_query(self) -> tuple[SourceColumn, ...]:
         self._relation = f"({self.query}\n) AS q"
@@ -59,6 +62,7 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         made = self._ask("sql, estimated_size", "tables")
         if not made:
             return TableInCatalogue("view", "", columns)
+        self._computed = bool(self._ask("1", "columns", "AND is_generated"))
         keys = self._ask("constraint_column_names", "constraints", _PRIMARY)
         order = tuple(keys[0][0]) if keys else ()
         self._numbered = {name for name, default, _ in rows if str(default).startswith("nextval(")}
@@ -151,8 +155,12 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
     def read(self, split: Split) -> Iterator[Any]:
         columns = ", ".join(column.select for column in self.described.columns)
         query = self._rows_of(split, columns)
+        if self._computed:
+            with computed_rows(self.address.database, query, self.text, self.options) as rows:
+                yield rows
+            return
         # Closed, as an error's traceback would keep it, and with it the file.
-        with self._file.asking() as cursor, cursor.sql(query).to_arrow_reader(ROWS) as reader:
+        with self._file.asking() as cursor, cursor.sql(query).to_arrow_reader(BATCH_ROWS) as reader:
             yield reader
 
 
