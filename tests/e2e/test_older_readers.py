@@ -19,6 +19,7 @@ from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.http import Web
+from rowfall import api
 
 
 @pytest.fixture
@@ -184,6 +185,29 @@ def test_newer_kinds_of_arrow(lake: Lake, kind: str) -> None:
         assert [row[0] for row in rows(f"SELECT v FROM {name} ORDER BY id")] == stored
         if types:
             assert rows(f"SELECT DISTINCT toTypeName(v) FROM {name}") == [[types[n]]]
+
+
+@pytest.mark.long
+def test_times_of_day_in_parquet(lake: Lake, web: Web) -> None:
+    """They became moments of 1970, and those of Arrow times of day; frames were refused."""
+    values, stored, types = ARROW["time"]
+    lists = pa.array([[v] for v in values.to_pylist()], pa.list_(values.type))
+    table = pa.table({"id": [1, 2, 3], "v": values, "l": lists})
+    pq.write_table(table, lake.shell.folder / "a.parquet")
+    shell = lake.shell
+    shell.ok("load", "a.parquet", "--table", "t")
+    shell.ok("load", "a.parquet", "--table", "n", "--decoder", "never")
+    api.load(table, to=str(shell.folder / "rowfall-data"), table="f")
+    lake.ok("load", "a.parquet", "--table", "t")
+    url = web.put("older/times.parquet", (shell.folder / "a.parquet").read_bytes())
+    lake.ok("load", url, "--table", "w")
+    asked = "SELECT v, arrayMap(x -> toString(x), l), toTypeName(v) FROM {} ORDER BY id"
+    wanted = [[v, [v], types[0]] for v in stored]
+    for name in ("t", "n", "f"):
+        assert shell.rows(asked.format(name)) == wanted, name
+    for name in ("t", "w"):
+        texts = [[*row[:2], types[1]] for row in wanted]
+        assert lake.rows(asked.format(f"{{db}}.{name}")) == texts, name
 
 
 def test_a_server_that_reads_other_numbers_does_not_pull(lake: Lake, web: Web) -> None:

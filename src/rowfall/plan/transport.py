@@ -402,13 +402,15 @@ def _not_read_there(encoding: Encoding, schema: Schema) -> str | None:
     """Return the reason that an older server cannot read a column of a typed file; None if none.
 
     The columns are described here: 24.10 refuses Nullable(Tuple), reads a UUID of Parquet as bytes,
-    and no union of null and array where a NULL in other columns is an error.
+    has no type for its times of day, and reads no union of null and array where a NULL in other
+    columns is an error.
     """
     if encoding.kind is not Kind.TYPED:
         return None
     for column in schema.reads:
         type_ = column.read_type or column.type
-        if "Nullable(Tuple(" in type_ or (encoding.format == "Parquet" and "UUID" in type_):
+        misread = encoding.format == "Parquet" and ("UUID" in type_ or "Time64" in type_)
+        if misread or "Nullable(Tuple(" in type_:
             return f"older servers do not read {column.name} as {parse_type(type_).base}"
         if encoding.format == "Avro" and parse_type(type_).nested:
             return f"{column.name} may be NULL in the file"

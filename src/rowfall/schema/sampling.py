@@ -335,8 +335,16 @@ class _Sampler:
     def described(self, splits: Sequence[Split]) -> list[ColumnFacts]:
         file = self.footers_here(splits[:1])
         if file and (known := parquet_files.described(file[0])):
-            return as_described(known, self.encoding)
-        return described(self.source.relation, splits, self.encoding, self.ask)
+            found = as_described(known, self.encoding)
+        else:
+            found = described(self.source.relation, splits, self.encoding, self.ask)
+        moments = any("DateTime64" in column.declared.type for column in found)
+        if not moments or self.encoding.format != "Parquet":
+            return found
+        with suppress(RowfallError):  # a broken file: the load finds out
+            leaves = self.footers_of(splits[:1])[0].columns
+            return [parquet_files.with_times_of_day(column, leaves) for column in found]
+        return found
 
     def footers_here(self, splits: Sequence[Split]) -> Sequence[Mapping[str, Any]]:
         """Return the footers of files by rowfall-decode; () where the engine has to be asked."""

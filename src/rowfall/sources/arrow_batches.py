@@ -66,10 +66,8 @@ def _type(type_: pa.DataType, name: str) -> pa.DataType:
         return pa.struct([field.with_type(_type(field.type, name)) for field in inner])
     if any(
         is_kind(type_)
-        for is_kind in (
-            kind.is_null, kind.is_union, kind.is_duration, kind.is_interval, kind.is_time,
-        )
-    ):  # fmt: skip
+        for is_kind in (kind.is_null, kind.is_union, kind.is_duration, kind.is_interval)
+    ):
         raise UsageError(
             f"the column {name!r} is of the Arrow type {type_}, which no column can keep",
             hint=f"Cast it first, to text or a number, or leave it out: "

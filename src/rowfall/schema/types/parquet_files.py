@@ -17,12 +17,14 @@ from rowfall.core.patterns import regex
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, InputColumn, SampleRequest, Spec
 from rowfall.decoder.sampling import typed_files
+from rowfall.schema.column_facts import ColumnFacts
 from rowfall.schema.types.footers import FileColumn, Footer, plain_type
 from rowfall.sources.base import Addressed, Source
 from rowfall.stores.files import LocalFiles
 
 _UNITS = {"milliseconds": 3, "microseconds": 6, "nanoseconds": 9}
 _TIME = regex(r"(?:Time|Timestamp)\(isAdjustedToUTC=(?:true|false), timeUnit=(\w+)[^)]*\)")
+_MOMENT = regex(r"DateTime64\((\d), \\?'UTC\\?'\)")
 _DECIMAL = regex(r"Decimal\(precision=(\d+), scale=(\d+)\)")
 
 
@@ -157,6 +159,24 @@ def described(file: Mapping[str, Any]) -> list[tuple[str, str]] | None:
             return None
         found.append((str(field["name"]), type_))
     return found
+
+
+def with_times_of_day(column: ColumnFacts, leaves: Mapping[str, FileColumn]) -> ColumnFacts:
+    """Return a column whose times of day have their own type.
+
+    The engine describes them as moments of 1970; where it is told so, it reads them as they are.
+
+    Args:
+        leaves: of the file. Where one of the column is a moment, all are left as they are.
+    """
+    inside = [
+        leaf.type for path, leaf in leaves.items() if f"{path}.".startswith(f"{column.name}.")
+    ]
+    moments = [type_ for type_ in inside if "Timestamp(" in type_ or type_.startswith("INT96")]
+    if moments or not any(" Time(" in type_ for type_ in inside):
+        return column
+    type_ = _MOMENT.sub(r"Time64(\1)", column.declared.type)
+    return replace(column, declared=replace(column.declared, type=type_))
 
 
 def engine_type(field: Mapping[str, Any], *, optional: bool = False) -> str | None:
