@@ -24,7 +24,7 @@ from rowfall.stores.files import LocalFiles
 
 _UNITS = {"milliseconds": 3, "microseconds": 6, "nanoseconds": 9}
 _TIME = regex(r"(?:Time|Timestamp)\(isAdjustedToUTC=(?:true|false), timeUnit=(\w+)[^)]*\)")
-_MOMENT = regex(r"DateTime64\((\d), \\?'UTC\\?'\)")
+_MOMENT = regex(r"DateTime64\((\d)(?:, 'UTC')?\)")  # 24.10 says no zone
 _DECIMAL = regex(r"Decimal\(precision=(\d+), scale=(\d+)\)")
 
 

@@ -19,7 +19,7 @@ OTHER = FileColumn("INT32", True)
     [
         ({"t": DAY}, "Nullable(DateTime64(6, 'UTC'))", "Nullable(Time64(6))"),
         ({"t": MOMENT, "tt": DAY}, "DateTime64(6, 'UTC')", "DateTime64(6, 'UTC')"),
-        ({"t.list.element": DAY}, "Array(DateTime64(3, 'UTC'))", "Array(Time64(3))"),
+        ({"t.list.element": DAY}, "Array(DateTime64(3))", "Array(Time64(3))"),
         ({"t.a": DAY, "t.b": OTHER}, "Tuple(a DateTime64(9, 'UTC'), b Int32)",
          "Tuple(a Time64(9), b Int32)"),
         ({"t.a": DAY, "t.b": MOMENT}, "Tuple(a DateTime64(6, 'UTC'), b DateTime64(6, 'UTC'))",
