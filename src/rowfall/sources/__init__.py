@@ -2,9 +2,9 @@
 
 A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
 :data:`REGISTRY`. Here lies what all of them share (base, from_clause, pipes, rewriting, rewrites),
-what databases share (databases, arrow_database, arrow_batches, handover, relay), and the rows that
-the engine makes (generate, recipes). What gives files lies in rowfall.stores, systems in
-rowfall.systems. Sources write nothing, except what ``--after`` asks for. Imports decoder, core.
+what databases share (databases, arrow_database, arrow_batches, limited_rows, handover, relay), and
+the rows that the engine makes (generate, recipes). What gives files lies in rowfall.stores, systems
+in rowfall.systems. Sources write nothing, except what ``--after`` asks for. Imports decoder, core.
 Modules load when their scheme is used.
 """
 

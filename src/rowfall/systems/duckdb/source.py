@@ -22,6 +22,7 @@ from rowfall.sources.cursor import CursorSql
 from rowfall.sources.databases import no_type
 from rowfall.sources.file_database import SCHEMA, FileDatabaseSource, TableInCatalogue, TablesInFile
 from rowfall.sources.key_ranges import Described, Key, KeyKind, SourceColumn
+from rowfall.sources.limited_rows import limited_rows
 from rowfall.systems.duckdb.client import (
     ABOUT,
     BATCH_ROWS,
@@ -32,7 +33,6 @@ from rowfall.systems.duckdb.client import (
     UNIQUE,
     columns_of,
 )
-from rowfall.systems.duckdb.computed import computed_rows
 from rowfall.systems.duckdb.types import KEYS, read_type, select
 
 # Values of a key that are looked at to cut it, evenly from all of the table.
@@ -41,6 +41,7 @@ _SAMPLE = 10_000
 _SCATTERED = 4
 _PRIMARY = "AND constraint_type = 'PRIMARY KEY'"
 _OF = " of DuckDB"
+_COMPUTED = "rowfall.systems.duckdb.computed"
 
 
 class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
@@ -156,7 +157,8 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         columns = ", ".join(column.select for column in self.described.columns)
         query = self._rows_of(split, columns)
         if self._computed:
-            with computed_rows(self.address.database, query, self.text, self.options) as rows:
+            asked = {"path": self.address.database, "rows": query}
+            with limited_rows(_COMPUTED, asked, self.text, self.options) as rows:
                 yield rows
             return
         # Closed, as an error's traceback would keep it, and with it the file.

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
-from rowfall.systems.duckdb import client, computed
+from rowfall.sources.limited_rows import limited_rows
+from rowfall.systems.duckdb import client
 from rowfall.systems.duckdb.source import DuckDBSource
+
+
+def _asked(path: str, query: str, options: Options) -> Any:
+    request = {"path": path, "rows": query}
+    return limited_rows("rowfall.systems.duckdb.computed", request, "a", options)
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +28,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_batches_are_small_and_errors_come_through(path: str) -> None:
-    with computed.computed_rows(path, "SELECT a, a / 4 AS b FROM t", "a", Options()) as rows:
+    with _asked(path, "SELECT a, a / 4 AS b FROM t", Options()) as rows:
         assert rows.schema.names == ["a", "b"]
         batches = list(rows)
     assert sum(batch.num_rows for batch in batches) == 20_000
     assert max(batch.num_rows for batch in batches) == client.BATCH_ROWS
     query = "SELECT error('no ' || a) FROM t"
-    asked = computed.computed_rows(path, query, "a", Options(query=query))
+    asked = _asked(path, query, Options(query=query))
     with pytest.raises(SourceError, match=r"cannot read a: .*no 0"), asked as rows:
         list(rows)
 
@@ -35,7 +42,7 @@ def test_batches_are_small_and_errors_come_through(path: str) -> None:
 def test_a_value_that_takes_more_than_the_memory(path: str) -> None:
     """A list of 200 million numbers took 11 GB; DuckDB counted none of it."""
     query = "SELECT range(200000000) AS a"
-    asked = computed.computed_rows(path, query, "a", Options(memory="512MiB"))
+    asked = _asked(path, query, Options(memory="512MiB"))
     with pytest.raises(SourceError, match="take more than the 512MiB of --memory"), asked as rows:
         list(rows)
 
