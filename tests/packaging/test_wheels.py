@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -61,11 +62,13 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Installation:
     """An environment of its own, with both wheels and what an extra brings."""
 
-    def __init__(self, folder: Path, dist: Path, extra: str = "", pip: str = "") -> None:
+    def __init__(
+        self, folder: Path, dist: Path, extra: str = "", pip: str = "", python: str = sys.executable
+    ) -> None:
         self.folder = folder
         self.bin = folder / "env/bin"
         self.env: dict[str, str] = {}
-        subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+        subprocess.run([python, "-m", "venv", folder / "env"], check=True)
         if pip:
             self.python("-m", "pip", "install", "-q", f"pip=={pip}")
         own = ["--no-index", "--no-deps", "--find-links", dist, "rowfall", "rowfall-decode"]
@@ -392,6 +395,33 @@ def test_an_old_pip_installs_it(dist: Path, tmp_path: Path) -> None:
     # Reads the file and says what is missing: all that the command needs is there.
     done = own.rowfall("plan", "in.csv", check=False)
     assert "Install it: pip install 'rowfall[embedded]'" in done.stderr
+
+
+def _python(version: str) -> str | None:
+    """Return the path of that Python on this machine; pyenv's own commands may name none."""
+    kept = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python{version}"))
+    if kept:
+        return str(kept[-1])
+    return shutil.which(f"python{version}")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_each_python_installs_it_and_loads(
+    dist: Path, tmp_path: Path, clickhouse: ClickHouse, version: str
+) -> None:
+    """Without a warning of what a later Python takes away."""
+    python = _python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    own = Installation(tmp_path, dist, python=python)
+    (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
+    table = f"python_{version.replace('.', '_')}"
+    words = ("load", "in.csv", "--to", clickhouse.uri("default"), "--table", table)
+    own.python("-W", "error", "-m", "rowfall", *words)
+    assert clickhouse.query(f"SELECT sum(id) FROM default.{table}") == "3\n"
+    clickhouse.query(f"DROP TABLE default.{table}")
 
 
 @pytest.mark.long
