@@ -91,6 +91,7 @@ class Engine(Protocol):
             settings.
         rows_refused: why rows that are read here cannot get to it; None where they can.
         pause: seconds between two questions about what runs.
+        idle: its process has not been needed so far; a question would start it.
         facts: version, cores, memory and known settings of the machine it runs on.
     """
 
@@ -113,6 +114,9 @@ class Engine(Protocol):
 
     @property
     def readonly(self) -> int: ...
+
+    @property
+    def idle(self) -> bool: ...
 
     @property
     def facts(self) -> Facts: ...
@@ -271,6 +275,11 @@ class EngineQuestions:
     """
 
     _log: Callable[[Statement], None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Return False: a server is there in any case."""
+        return False
 
     def log_statements(self, log: Callable[[Statement], None] | None) -> None:
         self._log = log
