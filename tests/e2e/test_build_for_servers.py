@@ -259,6 +259,9 @@ def test_a_server_that_does_not_reach_this_machine(lake: Lake) -> None:
     refused = lake.ends(2, "load", source, "--table", "t", "--build", "on", *at)
     assert "parts cannot be built: the server cannot reach no-such-host.invalid:" in refused.talk
     assert lake.load(source, "--table", "t", "--spare-servers", *at)["rows"] == 10_000
+    named = ("--table", "u", "--build", "on", "--build-address", "localhost")  # another name of it
+    report = lake.load(source, *named)
+    assert (report["rows"], report["notes"], taken_over(lake)) == (10_000, [], 1)
     wrong = lake.ends(2, "plan", source, "--build", "on", "--build-address", "http://here")
     assert "no address of this machine" in wrong.talk
 
