@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from e2e.lake import JOURNAL, Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
 from lab.http import Web
-from lab.packages import packages
 from lab.process import let_pass, wait_until
+from lab.ray_head import RayHead, ray_environment
 from lab.seaweed import Seaweed
 from rowfall.ledger.team import TABLE
 
@@ -387,20 +387,29 @@ def test_secrets_of_a_source_are_not_shared(lake: Lake) -> None:
 @pytest.mark.timeout(400)  # Ray takes 20 s to start on a busy machine, and as long to end
 def test_ray_starts_two_workers(lake: Lake) -> None:
     """A real Ray of this machine: the load is shared by its workers and this process."""
-    write_files(lake)
     # Ray's sockets have paths of at most 107 bytes, and the folders of tests are long.
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    ray = str(packages(Path(__file__).parents[1] / "lab/ray.txt"))
-    env = {"PYTHONPATH": ray, "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0",
-           "ROWFALL_PASSWORD": lake.server.password}  # fmt: skip
     try:
-        loads = Workers(lake)
-        process = loads.start(
-            "load", *SMALL, "--table", "t", "--on", "ray", "--workers", "2", "--json", **env
-        )
-        report, talk = ended(process)
+        load_on_ray(lake, "ray", ray_environment(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)  # the head, the server of clients and two workers import Ray
+def test_a_ray_elsewhere_starts_two_workers(lake: Lake) -> None:
+    """The head of a real Ray, which is reached as one of other machines is."""
+    with RayHead({"ROWFALL_PASSWORD": lake.server.password}) as ray:
+        load_on_ray(lake, ray.address, ray.env)
+
+
+def load_on_ray(lake: Lake, on: str, env: Mapping[str, str]) -> None:
+    write_files(lake)
+    process = Workers(lake).start(
+        "load", *SMALL, "--table", "t", "--on", on, "--workers", "2", "--json",
+        ROWFALL_PASSWORD=lake.server.password, **env,
+    )  # fmt: skip
+    report, talk = ended(process)
     assert "2 workers on 1 node of Ray" in talk
     assert "has failed" not in talk
     check_rows(lake)
