@@ -320,6 +320,7 @@ MISSING = {
     "*",
     "NAN",
 }
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 FORMS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S",
     "%Y/%m/%d %H:%M", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M",
@@ -336,8 +337,9 @@ def same(cell: str, value: Any) -> bool:
     if isinstance(value, bool):
         return bare.lower() in (("true", "t", "yes", "1") if value else ("false", "f", "no", "0"))
     if isinstance(value, (int, Decimal)):
+        plain = bare.replace(",", "") if _GROUPED.fullmatch(bare) else bare
         try:
-            return Decimal(value) == Decimal(bare) or float(value) == float(bare)
+            return Decimal(value) == Decimal(plain) or float(value) == float(plain)
         except (ValueError, InvalidOperation):
             return False
     if isinstance(value, (list, dict)):

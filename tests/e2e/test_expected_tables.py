@@ -87,6 +87,62 @@ TABLES = {
         [[1, 2]] * 12 + [[12, 2]],
         "header no",
     ),
+    "rows.txt": (
+        "12\n" + "1.5 2 3\n" * 12,
+        [[1.5, 2, 3]] * 12,
+        "note: the first line counts rows, and is left out",
+    ),
+    "thousands.csv": (
+        'v,n,k\n"2,345,678",1,"1,234"\n"23,456 ",2,999\n7,3,12\n',
+        [[7, 3, 12], [23456, 2, 999], [2345678, 1, 1234]],
+        "note: v, k hold numbers with commas between thousands; --type 'v String' keeps it",
+    ),
+    "no_thousands.csv": (
+        'v,n\n"1,234",1\n"23,456",2\n',
+        [["1,234", 1], ["23,456", 2]],
+        "warning: text as it is written: v",
+    ),
+    "utc.csv": (
+        "t,v\n2024-03-31 01:30:00+00:00,1\n2024-03-31T02:30:00+0000,2\n",
+        [["2024-03-31 01:30:00", 1], ["2024-03-31 02:30:00", 2]],
+        "note: t holds times at UTC, as each says, and is read so; --type 't String' keeps it",
+    ),
+    "blank_before_z.csv": (
+        "t,v\n2024-03-31 01:30:00Z,1\n2024-03-31 02:30:00Z,2\n",
+        [["2024-03-31 01:30:00", 1], ["2024-03-31 02:30:00", 2]],
+        "note: t holds times at UTC",
+    ),
+    "offsets.csv": (
+        "t,v\n2024-03-31 01:30:00+00:00,1\n2024-03-31 02:30:00+01:00,2\n",
+        [["2024-03-31 01:30:00+00:00", 1], ["2024-03-31 02:30:00+01:00", 2]],
+        "warning: text as it is written: t; --select",
+    ),
+    "unknown.csv": (
+        "v,n\n1.5,1\n?,2\n2,3\n",
+        [[1.5, 1], [2, 3], [None, 2]],
+        "note: ? is NULL in v",
+    ),
+    "lacking.tsv": (
+        "v\tn\tnote\n1\tx\ty\n2\tw\t\n3\tz\n",
+        [[1, "x", "y"], [2, "w", None], [3, "z", None]],
+        "note: 1 row lacks fields at the end, which are NULL; --short-rows error refuses such rows",
+    ),
+    "zones.tsv": (
+        "# zones\n" + "AD\t+4230\tEurope\nAQ\t-6617\tCasey\tBailey\n" * 3,
+        [["AD", "+4230", "Europe", None]] * 3 + [["AQ", "-6617", "Casey", "Bailey"]] * 3,
+        "note: 3 rows lack fields at the end",
+    ),
+    "report.txt": (
+        "Station: Hamburg, 13 m\nall of 1988\n\n v   p\n***\n"
+        + "".join(f" {n}   {n}.5\n" for n in range(1, 13)),
+        [[n, n + 0.5] for n in range(1, 13)],
+        "note: the 3 lines above the names are left out",
+    ),
+    "about.csv": (
+        "made by,hand\nunit,m\nlabel,heights\nv,n\n" + "".join(f"{n}.5,{n}\n" for n in range(12)),
+        None,
+        "--skip-lines 3 reads those below",
+    ),
     "doubles.csv": (
         "v,n\n999999999999998592,1\n1.5e-12,2\n",
         [[999999999999998592, 1], ["1.5e-12", 2]],
@@ -101,8 +157,10 @@ def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     shell.write(name, text)
     done = shell.ok("load", name, "--table", "t")
     assert says in done.talk
-    last = "n" if name == "doubles.csv" else "1" if name.endswith("counts.csv") else "v"
-    assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows
+    by = {"doubles.csv": "n", "zones.tsv": "1", "rows.txt": "1"}
+    last = by.get(name, "1" if name.endswith("counts.csv") else "v")
+    if rows is not None:
+        assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows
 
 
 def test_features_are_rows_whatever_the_name_of_their_file(shell: Shell) -> None:
@@ -121,6 +179,33 @@ def test_dates_stay_text_where_a_table_holds_text(shell: Shell) -> None:
     shell.write("b.csv", f"day,v\n{body}12/31/2023,0\n")
     done = shell.ends(1, "load", "b.csv")
     assert 'line 60002 column "day": "12/31/2023"' in done.talk
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("2024-03-31 01:30:00+00:00", "2024-03-31 01:30:00+02:00"),
+        ('"1,234,567"', '"1,5"'),
+        ('"1,234,567"', '"1.234,5"'),
+    ],
+)
+def test_what_the_sample_did_not_show_ends_the_load(shell: Shell, good: str, bad: str) -> None:
+    shell.write(
+        "a.csv",
+        "n,v\n" + f"1,{good}\n2,{good}\n3,{good.replace('1,', '', 1)}\n" * 9000 + f"2,{bad}\n",
+    )
+    for decoder in ("auto", "never"):
+        done = shell.ends(1, "load", "a.csv", "--decoder", decoder)
+        assert "line 27002" in done.talk
+        assert bad.strip('"') in done.talk
+
+
+def test_lines_that_end_twice_are_refused_with_a_hint_that_loads_them(shell: Shell) -> None:
+    shell.write("a.csv", "v,n\r\r\n1.5,1\r\r\n2,3\r\r\n")
+    done = shell.ends(2, "load", "a.csv")
+    assert "tr -d '\\r' <" in done.talk
+    shell.write("b.csv", "v,n\r\r\n1.5,1\n2,3\n")
+    assert "two line ends" not in shell.run("load", "b.csv").talk
 
 
 def test_logfmt_with_many_flags_ends_with_a_message(shell: Shell) -> None:

@@ -93,6 +93,8 @@ pub enum DateOrder {
     Mdy,
     /// 2023/12/31.
     Ymd,
+    /// 2023-12-31 with a time of day and no offset from UTC: `10:30:00+00:00`, `10:30 UTC`.
+    Utc,
 }
 
 impl Dialect {

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from threading import Lock
 
 from rowfall.core import charsets
@@ -36,8 +36,8 @@ COMMENTS = ("#", "//", "--")
 TRIED = 1 << 15
 """Characters of all samples together that every delimiter is tried on; the best one reads all."""
 _LEAST_LINES = 8  # of each file, however long they are
-# Of all samples together: 29,000 lines of narrow rows took 0.09 s of each load, and say no more.
-_MOST_LINES = 8192
+MOST_LINES = 8192
+"""Of all samples together: 29,000 lines of narrow rows took 0.09 s of a load, and say no more."""
 _JUNK_LINES = 50  # before the header; more is another kind of file
 _LEAST_EVEN = 2 / 3  # of the records have to have as many fields as most
 _SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a sample is parsed
@@ -196,6 +196,11 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
         # Which is in none of the lines: one column.
         asked = replace(asked, marks=replace(asked.marks, delimiter=";"))
     best, others = _best(_beginnings(sources), asked)
+    unlike = best.width == 1 or (best.marks.delimiter == " " and best.even < 1)
+    below = _below_report(sources, asked) if unlike else None
+    if below is not None:
+        asked = below
+        best, others = _best(_beginnings(sources), asked)
     others = () if thousands else others
     best = _try(_shortened(sources), best.marks, asked)
     found = FoundDialect(
@@ -212,7 +217,12 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
             for first in (0, 1)
         ),
     )  # fmt: skip
-    return _named(found, asked)
+    found = _named(found, asked)
+    return found if below is None else replace(found, why=BELOW_REPORT)
+
+
+BELOW_REPORT = "it stands directly above columns of numbers"
+"""The reason for a header below a text that says what the table is about."""
 
 
 # --- bytes to text -------------------------------------------------------------------------------
@@ -275,6 +285,67 @@ def _are_thousands(texts: Sequence[str]) -> bool:
 
 
 _SOME_LINES = 100  # the last may be cut: so few are hardly all there is of 256 KiB
+
+
+def _below_report(sources: _Sources, asked: DialectOptions) -> DialectOptions | None:
+    """Return ``asked`` for numbers in columns of blanks below a text that says what they are.
+
+    Directly above the numbers a line has to name the columns; a ruler may lie between. None where
+    the files differ, and where lines above look like rows, too: they may be another table.
+    """
+    if asked.fixed or asked.header is not None or asked.columns or asked.lines != LineOptions():
+        return None
+    if asked.marks != MarkOptions():
+        return None
+    found = {_report_end(text, whole=whole) for _, text, whole in sources}
+    if len(found) != 1 or (end := found.pop()) is None:
+        return None
+    skip, ruler = end
+    return replace(
+        asked, marks=MarkOptions(" ", comment=ruler), header=True,
+        lines=replace(asked.lines, skip_lines=skip, blanks="trim"),
+    )  # fmt: skip
+
+
+def _report_end(text: str, *, whole: bool) -> tuple[int, str] | None:
+    """Return the lines above the names of a table of numbers, and the ruler below those; or None.
+
+    The table goes to the end of the text, as do rows that a report has at its end.
+    """
+    lines = [line.split() for line in text.split("\n")[: None if whole else -1]]
+    while lines and not lines[-1]:
+        lines.pop()
+    rows = lines[-_LEAST_TABLE:]
+    width = len(rows[-1]) if rows else 0
+    columns = [*zip(*(row for row in rows if len(row) == width), strict=True)]
+    typed = [n for n, column in enumerate(columns) if kind(column, " ") in ("number", "time")]
+    if width < 2 or len(typed) * 2 < width or (width == 2 and len(typed) < width):
+        return None
+    top = len(lines)
+    while top and len(lines[top - 1]) == width and _are_typed(lines[top - 1], typed):
+        top -= 1
+    table = len(lines) - top
+    ruler = ""
+    if top and len(lines[top - 1]) == 1 and _RULER.fullmatch(lines[top - 1][0]):
+        top, ruler = top - 1, lines[top - 1][0]
+    above, names = lines[: max(top - 1, 0)], lines[top - 1] if top else []
+    if table < _LEAST_TABLE or not 0 < len(above) <= _JUNK_LINES or len(names) != width:
+        return None
+    if len(set(names)) < width or any(map(kind_of, names)):
+        return None
+    numbers = [len(row) if sum(map(bool, map(kind_of, row))) * 2 >= len(row) > 1 else 0
+               for row in above]  # fmt: skip
+    if any(a == b != 0 for a, b in pairwise(numbers)):
+        return None
+    return len(above), ruler
+
+
+def _are_typed(row: Sequence[str], columns: Sequence[int]) -> bool:
+    return all(kind_of(row[n]) or row[n] in NULL_WORDS for n in columns)
+
+
+_RULER = regex(r"[*=_+~-]{3,}")
+_LEAST_TABLE = 10  # rows; of fewer a report may show some for each thing that it is about
 
 
 # --- delimiter and quotes ------------------------------------------------------------------------
@@ -426,11 +497,11 @@ def _beginnings(sources: _Sources) -> list[tuple[str, str, bool]]:
 
 
 def _shortened(sources: _Sources) -> list[tuple[str, str, bool]]:
-    """Return the samples without the lines that are more than :data:`_MOST_LINES`."""
+    """Return the samples without the lines that are more than :data:`MOST_LINES`."""
     found = []
     for uri, text, whole in sources:
-        lines = text.split("\n", _MOST_LINES // len(sources))
-        rest = lines.pop() if len(lines) > _MOST_LINES // len(sources) else ""
+        lines = text.split("\n", MOST_LINES // len(sources))
+        rest = lines.pop() if len(lines) > MOST_LINES // len(sources) else ""
         found.append((uri, text[: len(text) - len(rest)], whole and not rest))
     return found
 
@@ -500,7 +571,7 @@ def _try(sources: _Sources, marks: TextMarks, asked: DialectOptions) -> _Try:
     if comment is None:
         begun = any(f"\n{c}" in text or text.startswith(c) for _, text, _ in sources
                     for c in COMMENTS)  # fmt: skip
-        comment = _comment(parsed) if begun else ""
+        comment = _comment(parsed, mark) if begun else ""
     leads = True
     blank: dict[str, list[int]] = {}
     kept: list[tuple[str, list[tuple[int, tuple[str, ...]]]]] = []
@@ -729,27 +800,47 @@ def _is_empty(row: Sequence[str]) -> bool:
     return not row or (len(row) == 1 and not row[0].strip())
 
 
-def _comment(parsed: Iterable[tuple[str, list[tuple[int, tuple[str, ...]]]]]) -> str:
-    """Return the mark of lines that differ from others in their number of fields; "" for none."""
+def _comment(parsed: Iterable[tuple[str, _Numbered]], mark: str) -> str:
+    """Return what lines begin with that differ from others in their number of fields; "" for none.
+
+    Args:
+        mark: the delimiter.
+    """
     rows = [row for _, records in parsed for _, row in records if row]
-    for mark in COMMENTS:
-        marked = [row for row in rows if row[0].startswith(mark)]
+    for begin in COMMENTS:
+        marked = [row for row in rows if row[0].startswith(begin)]
         if not marked:
             continue
-        widths = Counter(len(row) for row in rows if not row[0].startswith(mark))
+        widths = Counter(len(row) for row in rows if not row[0].startswith(begin))
         usual = widths.most_common(1)[0][0] if widths else 0
         wide = [row for row in marked if len(row) == usual]
         if usual > 1 and not wide:
-            return mark
-        if usual < 2 or mark != "#" or len(wide) == len(marked):
+            return begin
+        if usual < 2 or begin != "#" or len(wide) == len(marked):
             continue
+        if mark == " " and _are_words(wide, [r for r in rows if not r[0].startswith(begin)], usual):
+            return begin
         # In front of the rows, sentences may have as many commas; and one may hold the names.
         sentences = (row[0].strip("# ").count(" ") > _NAME_BLANKS for row in wide)
         if rows[: len(marked)] == marked and all(sentences):
-            return mark
+            return begin
         if len(wide) == 1 and marked[-1] is not wide[0] and commented_names(wide[0]):
-            return mark
+            return begin
     return ""
+
+
+def _are_words(marked: Sequence[Sequence[str]], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Tell whether lines of so many words are sentences among rows that hold numbers.
+
+    Most columns of the rows do, and no such word of any of these lines. Many such lines may name
+    the parts of a file, without which its rows say little.
+    """
+    body = [row for row in rows if len(row) == width]
+    kinds = [kind(column, " ") for column in zip(*body, strict=True)]
+    typed = [n for n, own in enumerate(kinds) if own in ("number", "time")]
+    words = all(not kind_of(row[n]) for row in marked for n in typed)
+    few = len(body) >= _LEAST_TABLE and len(marked) * 10 < len(body)
+    return few and len(typed) * 2 > width and words
 
 
 def commented_names(row: Sequence[str]) -> tuple[str, ...]:
@@ -842,10 +933,14 @@ def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
     if header is None and found.ends == "rows":
         header, why = True, "it has no delimiter at its end, the rows have"
     row_names = header is not False and _has_row_names(found)
+    widest = max(len(row) for file in found.files for row in file.rows)
+    filled = asked.lines.short_rows == "null"
     if header is None and row_names:
         header, why = True, "it has one field fewer than the rows"
     if header is None:
         header, why, sure = has_header(found.files, found.marks.delimiter, found.width)
+        if header and not sure and filled and len(found.files[0].rows[0]) < widest:
+            header, why = False, "the first line has fewer fields than others: a row"
     first = found.files[0].rows[0]
     fields = tuple(first)
     if found.ends == "all" and len(fields) == found.width:
@@ -855,8 +950,12 @@ def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
         found, fields = replace(found, ends="all"), fields[:-1]
     if header and len(fields) > found.width:
         found, fields = _with_long_header(found, fields)
-    if asked.lines.short_rows == "null":
-        found = replace(found, files=tuple(_filled(f, found.width) for f in found.files))
+    if filled and not header and not found.ends:
+        found = replace(found, width=widest)
+    if filled:
+        names_first = int(bool(header))
+        files = tuple(_filled(f, found.width, names_first) for f in found.files)
+        found = replace(found, files=files)
     width = found.width - (found.ends in ("all", "rows"))
     given = fields if header else ()
     names = asked.columns or (unique_names(given) if header else ())
@@ -903,10 +1002,10 @@ def _with_long_header(
     return replace(found, width=len(fields), short=True), fields
 
 
-def _filled(file: FileRecords, width: int) -> FileRecords:
-    """Return the records of a file with those that are short filled up."""
-    rows = (row + ("",) * (width - len(row)) for row in file.rows[1:])
-    return replace(file, rows=(file.rows[0], *rows))
+def _filled(file: FileRecords, width: int, first: int) -> FileRecords:
+    """Return the records of a file with those that are short filled up, from ``first`` on."""
+    rows = (row + ("",) * (width - len(row)) for row in file.rows[first:])
+    return replace(file, rows=(*file.rows[:first], *rows))
 
 
 def _has_row_names(found: FoundDialect) -> bool:

@@ -19,7 +19,7 @@ NULL_WORDS = frozenset(
 )  # fmt: skip
 """Words that stand where a value is missing."""
 
-MISSING_WORDS = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"))
+MISSING_WORDS = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "?"))
 """Words that mean nothing else than a missing value in a column of numbers or times."""
 
 _NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
@@ -82,7 +82,8 @@ _ENOUGH = 10
 
 
 _PLAIN = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
-_ISO = regex(r"\d{4}-\d\d-\d\d([ T]([01]\d|2[0-3])(:[0-5]\d){2}(\.\d+)?Z?)?\Z")
+# No reader takes a Z without a T.
+_ISO = regex(r"\d{4}-\d\d-\d\d(?:(?:[ T](?=[^Z]*\Z)|T)([01]\d|2[0-3])(:[0-5]\d){2}(\.\d+)?Z?)?\Z")
 
 
 def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:

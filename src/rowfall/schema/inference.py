@@ -220,6 +220,7 @@ def schema_for(
     for told_of in (
         marked_values.describe_missing(encoding, columns),
         marked_values.describe_dates(encoding, columns),
+        marked_values.describe_numbers(encoding, columns),
     ):
         if told_of:
             schema = replace(schema, notes=(*schema.notes, ("words", told_of)))

@@ -368,3 +368,57 @@ def test_names_that_differ_from_all_values(text: str, header: bool) -> None:
 )
 def test_comments_with_as_many_fields_as_rows(text: str, comment: str) -> None:
     assert found(text).marks.comment == comment
+
+
+NUMBERS = "".join(f" {n}   {n}.5   0.25\n" for n in range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("above", "names", "skip"),
+    [
+        ("Station: Hamburg, north\nheight 13 m\n\n", " N   t   p\n", 3),
+        ("Station: Hamburg\n1988 to 2007\n", "N t p\n***\n", 2),  # and a ruler
+        ("/* made by\nhand */\n<1972 Q2>\n", "N t p\n", 3),
+        ("Station: Hamburg\n", "1 2.5 0.5\n", 0),  # no names
+        ("Station: Hamburg\n", "N t t\n", 0),
+        ("Station: Hamburg\n", "N t\n", 0),
+        ("Table 1\n" + NUMBERS.replace(" ", "  ") + "\nTable 2\n", "N t p\n", 0),  # of two tables
+        ("a line of the text\n" * 60, "N t p\n", 0),
+    ],
+)
+def test_numbers_below_a_text_and_names(above: str, names: str, skip: int) -> None:
+    shown = found(above + names + NUMBERS)
+    assert (shown.skip_lines if shown.header else 0) == skip
+    if skip:
+        assert shown.names == ("N", "t", "p")
+        assert {len(row) for row in shown.files[0].rows} == {3}
+    for other in (NUMBERS + "end of the report, by hand\n", NUMBERS[: len(NUMBERS) // 2]):
+        assert found(above + names + other).names != ("N", "t", "p")
+
+
+@pytest.mark.parametrize(
+    ("line", "comment"),
+    [
+        ("# four words of it", "#"),
+        ("#no name r g b", "#"),  # another number of words, too
+        ("#13 Ann 5 6", ""),  # as the rows are
+        ("#a b 5 c", ""),
+    ],
+)
+def test_comments_of_as_many_words_as_rows_have_numbers(line: str, comment: str) -> None:
+    rows = "".join(f"{n} w{n} {n} {2 * n}\n" for n in range(1, 15))
+    shown = found(f"# of all, by hand\n{rows}{line}\n# and four words more\n{rows}")
+    assert shown.marks.comment == comment
+    parts = rows.replace("\n", "\n# of it all\n")  # what they name is no part of the rows
+    assert found(f"# of all, by hand\n{parts}# more\n").marks.comment == ""
+
+
+def test_rows_are_filled_up_to_the_longest_where_nothing_names_columns() -> None:
+    text = "AD,x\nAE,y\nAF,z,w\n"
+    assert found(text).width == 2
+    shown = found(text, short_rows="null")
+    assert (shown.width, shown.header) == (3, False)
+    assert shown.files[0].rows == (("AD", "x", ""), ("AE", "y", ""), ("AF", "z", "w"))
+    # Names are those of all columns: what a row has beyond them is a fault.
+    named = found("id,v\n1,2\n3,4\n5,6,7\n", short_rows="null")
+    assert (named.width, named.header) == (2, True)

@@ -291,6 +291,10 @@ _WITH_MONTH = regex(
     rf"(?:[ T]({_OF_DAY})(?: ?[ap]m)?(?: {_ZONE})?)?",
     re.I,
 )
+_AT_UTC = regex(
+    r"(\d{4})-(\d\d)-(\d\d)[ T]((?:[01]\d|2[0-3]):[0-5]\d)(:[0-5]\d(?:\.\d{1,6})?)?"
+    r" ?(?:Z|UTC|[-+]00:00|[-+]0000|\+00)"
+)
 _MONTH_FIRST = regex(rf"{_MONTH} (\d{{1,2}}),? (\d{{4}})(?: ({_OF_DAY})(?: ?[ap]m)?)?", re.I)
 
 
@@ -409,6 +413,90 @@ def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             return ""
     rest = [own for i, own in enumerate(columns) if i not in dates]
     return "" if _orders_of(rest)[1] else orders[0]
+
+
+def at_utc(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return the columns of times whose offset from UTC is zero, each of them as it is written.
+
+    Nothing is lost of such times where they are read as those of UTC. Not those that end in Z, all
+    of them: these are read as they are. No reader takes them without a T.
+
+    Args:
+        rows: of the sample, without a header, all as wide as ``names``.
+    """
+    found = []
+    for i, values in enumerate(_columns(rows, len(names), ())):
+        if values and all(map(_is_at_utc, values)) and value_class([*values]) != "time":
+            found.append(i)
+    return tuple(found)
+
+
+def _is_at_utc(value: str) -> bool:
+    found = _AT_UTC.fullmatch(value)
+    try:
+        return found is not None and bool(date(int(found[1]), int(found[2]), int(found[3])))
+    except ValueError:
+        return False
+
+
+def grouped(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return the columns of numbers that have commas between thousands beyond doubt.
+
+    1,234 may be a decimal, and 101,204,305 a list. Some number has to show two commas, or one in
+    front of a point: the columns beside it, of numbers that a group of three follows each comma of,
+    are written alike. () where another number has a comma before other than three digits.
+
+    Args:
+        rows: of the sample, without a header, all as wide as ``names``.
+    """
+    found, shown = [], False
+    for i, values in enumerate(_columns(rows, len(names), ())):
+        held = [value for value in values if "," in value]
+        if not held:
+            continue
+        groups = [_GROUPED.fullmatch(value) for value in values]
+        if not all(groups):
+            if any(map(_DECIMAL_COMMA.fullmatch, held)):
+                return ()
+            continue
+        if not any(len(value.lstrip("-").partition(",")[0]) < len("100") for value in held):
+            continue  # codes of three digits
+        found.append(i)
+        shown = shown or any(value.count(",") > 1 or "." in value for value in held)
+    return tuple(found) if shown else ()
+
+
+# A number of four digits or more without a comma is written by another rule.
+_GROUPED = regex(r"-?(?:0|[1-9]\d{0,2}(?:,\d{3})*)(?:\.\d+)?")
+_DECIMAL_COMMA = regex(r"-?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{1,3}(?:\.\d{3})+,\d+)")
+
+
+def plain_values(
+    rows: Sequence[tuple[str, ...]], groups: Sequence[int], utc: Sequence[int]
+) -> list[tuple[str, ...]]:
+    """Return rows with the numbers and times of :func:`grouped` and :func:`at_utc` rewritten."""
+    made = []
+    for row in rows:
+        values = [*row]
+        for i in groups:
+            values[i] = row[i].replace(",", "")
+        for i in utc:
+            found = _AT_UTC.fullmatch(row[i].strip())
+            values[i] = f"{found[0][:10]}T{found[4]}{found[5] or ':00'}Z" if found else row[i]
+        made.append(tuple(values))
+    return made
+
+
+def with_plain(
+    encoding: Encoding, names: Sequence[str], groups: Sequence[int], utc: Sequence[int]
+) -> Encoding:
+    """Return the encoding by which such numbers and times are rewritten."""
+    dialect = encoding.dialect or Dialect()
+    if groups:
+        dialect = replace(dialect, thousands=",", numbers=tuple(groups))
+    dates = (*dialect.dates, *((i, "utc") for i in utc))
+    header = tuple(names) if encoding.has_header and not encoding.renamed else ()
+    return replace(encoding, dialect=replace(dialect, dates=dates, header=header))
 
 
 def _reads_dates(values: Counter[str], order: str) -> Callable[[str], bool]:
@@ -542,11 +630,31 @@ def describe_dates(encoding: Encoding, columns: Sequence[Column]) -> str:
     if dialect is None or not dialect.dates or any(column < 0 for column, _ in dialect.dates):
         return ""
     names = dialect.header or [column.source for column in columns]
-    some = [names[i] for i, _ in dialect.dates]
     spelled = {"d": "day", "m": "month", "y": "year"}
-    order = ", ".join(spelled[part] for part in dialect.dates[0][1])
+    told = []
+    for order in dict.fromkeys(order for _, order in dialect.dates):
+        some = [names[i] for i, own in dialect.dates if own == order]
+        what = "times at UTC, as each says, and are read so"
+        if order != "utc":
+            what = f"dates written as {', '.join(spelled[part] for part in order)}"
+        elif len(some) == 1:
+            what = "times at UTC, as each says, and is read so"
+        told.append(_held(some, what))
+    return ". ".join(told)
+
+
+def describe_numbers(encoding: Encoding, columns: Sequence[Column]) -> str:
+    """Return a sentence about numbers with commas between thousands; "" for none."""
+    dialect = encoding.dialect
+    if dialect is None or not dialect.numbers or (dialect.decimal, dialect.thousands) != (".", ","):
+        return ""
+    names = dialect.header or [column.source for column in columns]
+    return _held([names[i] for i in dialect.numbers], "numbers with commas between thousands")
+
+
+def _held(some: Sequence[str], what: str) -> str:
     return (
-        f"{_some(some)} {'holds' if len(some) == 1 else 'hold'} dates written as {order}; "
+        f"{_some(some)} {'holds' if len(some) == 1 else 'hold'} {what}; "
         f"--type {shlex.quote(f'{some[0]} String')} keeps it as it is written"
     )
 

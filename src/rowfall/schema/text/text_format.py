@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from rowfall.core import charsets, formats
 from rowfall.core.dialect import (
+    BELOW_REPORT,
+    MOST_LINES,
     DialectOptions,
     FoundDialect,
     LineOptions,
@@ -58,7 +61,7 @@ UNSURE = "unsure"
 OTHERWISE = "otherwise"
 """Subject of notes that hold options by which a load reads the text in the other way."""
 
-TOLD = frozenset({"blank lines", "blanks", "names", "words"})
+TOLD = frozenset({"blank lines", "blanks", "names", "short rows", "words"})
 """Subjects of notes about what is left out or NULL, which a load says, too."""
 
 SAMPLE = 1 << 18
@@ -159,9 +162,13 @@ def find_text_format(
     if encoding.is_tsv:
         asked = _of_tsv(samples, asked)
     found = sniff(samples, asked)
-    counted = _begins_with_counts(found, samples, asked)
+    counted = counts_of(found, samples, asked)
     if counted:
         asked = replace(_skipping(asked, 1), header=False)
+        found = sniff(samples, asked)
+    lacking = lacking_rows(found, samples, asked)
+    if lacking:
+        asked = replace(asked, lines=replace(asked.lines, short_rows="null"))
         found = sniff(samples, asked)
     commented = _names_in_comment(found, samples, asked)
     if commented:
@@ -181,6 +188,13 @@ def find_text_format(
         raise UsageError(
             f"{found.files[0].uri} ends its records with \\x1e and has no lines",
             hint=f"Make lines of them: tr '\\036' '\\n' <{name} | rowfall load - --table NAME",
+        )
+    if all(map(_ends_twice, samples)):
+        name = shlex.quote(found.files[0].uri)
+        text = f"gzip -dc {name} | tr -d '\\r'" if name.endswith(".gz") else f"tr -d '\\r' <{name}"
+        raise UsageError(
+            f"{found.files[0].uri} ends its lines with \\r\\r\\n, which is two line ends",
+            hint=f"Make one of them: {text} | rowfall load - --table NAME",
         )
     if not source.replayable and encoding.is_csv:
         # Of files rowfall-decode says it, of each by itself. A stream may be left to the engine,
@@ -211,16 +225,23 @@ def find_text_format(
     missing = _missing(found, encoding, source) if here else ()
     body = _without_words(_rows_in_order(found), dict(missing))
     order = _date_order(found, encoding, source, body) if here else ""
+    groups, utc = _plain_columns(found, encoding, source, body) if here else ((), ())
+    body = marked_values.plain_values(body, groups, utc)
     odd = unplain(found) or _wanted(asked)
-    odd = odd or ("has words for NULL" if missing else "has dates" if order else None)
+    odd = odd or ("has words for NULL" if missing else None)
+    odd = odd or ("has dates" if order or utc else "has commas in numbers" if groups else None)
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
     if counted:
-        notes.append(("names", "the first line counts rows and columns, and is left out"))
+        notes.append(("names", f"the first line counts {counted}, and is left out"))
+    if lacking:
+        rows = "1 row lacks" if lacking == 1 else f"{lacking:,} rows lack"
+        why = f"{rows} fields at the end, which are NULL; --short-rows error refuses such rows"
+        notes.append(("short rows", why))
     if commented:
         notes.append(("names", "one of the comment lines names the columns"))
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-        or missing or order or found.skip_lines or found.marks.comment
+        or missing or order or groups or utc or found.skip_lines or found.marks.comment
     ):  # fmt: skip
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
@@ -231,12 +252,14 @@ def find_text_format(
             names=found.names if found.header else (),
         )
     if odd and not encoding.is_tsv:
-        encoding = _rewritten(found, odd, encoding, asked, source)
+        encoding = _rewritten(found, odd, encoding, asked, seen=_all_seen(samples, asked))
         if isinstance(source, ReadOnce):
             source.spool()  # its lines are counted by reading it again
             notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
-        encoding = _with_marks(found, encoding, encoding.dialect, asked)
+        encoding = _with_marks(
+            found, encoding, encoding.dialect, asked, seen=_all_seen(samples, asked)
+        )
     if missing and encoding.dialect is not None:
         header = found.names if encoding.has_header and not encoding.renamed else ()
         dialect = replace(encoding.dialect, missing=missing, header=header)
@@ -251,6 +274,8 @@ def find_text_format(
     if order and marked.dialect is not None:
         dates = tuple(own for own in marked.dialect.dates if own[0] >= 0)  # by no option
         marked = replace(marked, dialect=replace(marked.dialect, dates=dates))
+    if groups or utc:
+        marked = marked_values.with_plain(marked, found.names, groups, utc)
     if marked != encoding:
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
@@ -269,24 +294,77 @@ def find_text_format(
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
-def _begins_with_counts(
-    found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions
-) -> bool:
-    """Tell whether the first line of the file says how many rows and columns are below it.
+def _ends_twice(sample: TextSample) -> bool:
+    """Tell whether all lines end so, as of programs that write the line ends of Windows twice."""
+    lines = sample.data.count(b"\n")
+    return 0 < lines == sample.data.count(b"\r\r\n")
+
+
+def counts_of(found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions) -> str:
+    """Return what the first line of the file counts: the rows below it, and columns perhaps.
 
     The last column, of classes, is not always counted. What may be a row is left out by no chance:
     the line is narrower, or differs in kind from those below it, and counts more than a few rows.
+    "" for other lines.
     """
     if asked.lines.skip_lines is not None or asked.header is not None or asked.columns:
-        return False
+        return ""
     if len(samples) != 1 or not samples[0].whole or found.skip_lines > 1 or not found.files:
-        return False
+        return ""
     rows = len(found.files[0].rows) - (found.skip_lines == 0)
-    line = charsets.decode(samples[0].data, found.charset).partition("\n")[0]
+    line = charsets.decode(samples[0].data, found.charset).partition("\n")[0].strip()
     first = [field.strip() for field in line.split(found.marks.delimiter)]
-    if rows < _COUNTED or not (len(first) < found.width or found.header):
-        return False
-    return first[:1] == [str(rows)] and first[1:2] in ([str(found.width - 1)], [str(found.width)])
+    if rows < _COUNTED or not (len(first) < found.width or found.header) or first[0] != str(rows):
+        return ""
+    if len(first) == 1:
+        return "rows" if found.even == 1 and not found.header else ""
+    return "rows and columns" if first[1] in (str(found.width - 1), str(found.width)) else ""
+
+
+def _all_seen(samples: Sequence[TextSample], asked: DialectOptions) -> bool:
+    """Tell whether every line of every file has been looked at."""
+    lines = sum(sample.data.count(b"\n") for sample in samples)
+    seen = all(sample.whole for sample in samples) and not asked.lines.as_they_are
+    return seen and lines < MOST_LINES
+
+
+def lacking_rows(found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions) -> int:
+    """Return the number of rows between tabs that end before columns which need not be filled.
+
+    Editors and scripts leave out the tabs at the end of a row. 0 where not all rows were looked at,
+    and where a row may be cut: by a line break, or with its file; or be none.
+    """
+    if asked.lines.short_rows is not None or found.marks.delimiter != "\t" or asked.columns:
+        return 0
+    if not found.files or found.ends or found.row_names or not _all_seen(samples, asked):
+        return 0
+    every = [row for file in found.files for row in file.rows]
+    width = max(map(len, every))
+    named = found.header and len(every[0]) == width
+    if (found.header and found.sure and not named) or found.titles:
+        return 0
+    full = [row for row in every[int(named) :] if len(row) == width]
+    short = [row for row in every if len(row) < width]
+    if not short or width < _LEAST_LACKING or any(len(row) < 2 for row in short):
+        return 0
+    least = min(map(len, short))
+    left_empty = any(not row[n].strip() for row in full for n in range(least, width))
+    usual = min(len(short), len(full)) * _SOME > len(every) and len(full) > 1
+    kinds = [kind(column, "\t") for column in zip(*full, strict=True)]
+    odd = any(
+        value.strip() and own not in ("", "?") and kind_of(value, "\t") != own
+        for row in short for value, own in zip(row, kinds, strict=False)
+    )  # fmt: skip
+    data = {sample.uri: sample.data for sample in samples}
+    for file in found.files:
+        sizes = [len(row) for row in file.rows]
+        odd = odd or any(a < width > b and a + b == width + 1 for a, b in pairwise(sizes))
+        odd = odd or (sizes[-1] < width and not data[file.uri].endswith((b"\n", b"\r")))
+    return len(short) if (left_empty or usual) and not odd else 0
+
+
+_LEAST_LACKING = 3  # columns: of two, what lacks one is a line of text
+_SOME = 20  # one row in so many lacks fields: a habit of the file
 
 
 _COUNTED = 10  # rows; fewer are what any small number counts
@@ -454,7 +532,7 @@ def _notes(
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     yield from _last_rows(found, samples)
-    if found.marks.comment and asked.marks.comment is None:
+    if found.marks.comment and asked.marks.comment is None and found.why != BELOW_REPORT:
         mark = found.marks.comment
         # In front of the rows it is a comment, among them it may be a row that is not whole.
         subject = "comment" if mark == "#" and found.leads else UNSURE
@@ -497,6 +575,10 @@ def _notes(
         what = "a blank" if said == "blank" else said
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
         yield OTHERWISE, "--delimiter comma"
+    if found.why == BELOW_REPORT:
+        yield "names", f"the {found.skip_lines} lines above the names are left out"
+    yield from _longer_rows(found, asked, samples)
+    yield from _lines_about(found, asked, samples)
     if found.blank_lines and asked.lines.blank_lines is None:
         lines = f"{found.blank_lines} blank line" + "s" * (found.blank_lines > 1)
         if found.width > 1:
@@ -520,6 +602,63 @@ def _notes(
     if renamed and not asked.columns:
         listed = ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
         yield "names", f"columns whose name is empty or stands twice get one: {listed}"
+
+
+def _longer_rows(
+    found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample]
+) -> Iterator[tuple[str, str]]:
+    """Yield notes about rows that have more fields than most, which an option reads."""
+    sizes = Counter(len(row) for file in found.files for row in file.rows)
+    most = max(sizes, default=0)
+    if found.header or asked.lines.short_rows is not None or most <= found.width or found.ends:
+        return
+    filled = replace(asked, lines=replace(asked.lines, short_rows="null"))
+    longer = sum(count for size, count in sizes.items() if size > found.width)
+    if _reads(samples, filled, most):
+        rows = "1 row has" if longer == 1 else f"{longer:,} rows have"
+        yield (
+            UNSURE,
+            (
+                f"{rows} more fields than most, {most} and {found.width}; --short-rows null reads "
+                "them, with NULL in all others"
+            ),
+        )
+        yield OTHERWISE, "--short-rows null"
+
+
+def _lines_about(
+    found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample]
+) -> Iterator[tuple[str, str]]:
+    """Yield notes about lines as wide as the numbers below them, which may say what they are."""
+    rows = found.files[0].rows
+    if len(found.files) > 1 or asked.lines.skip_lines is not None or asked.header is not None:
+        return
+    if found.blank_lines or found.marks.comment or found.titles or found.width < 2:
+        return
+    texts = [n for n, row in enumerate(rows) if any(map(_is_text, row))]
+    last = texts[-1] if texts else 0
+    # Of one line below the names, of units, another note says it.
+    if not 1 < last <= _ABOUT or len(texts) <= last or len(rows) - last <= max(last, _COUNTED):
+        return
+    skipping = _skipping(asked, last)
+    if _reads(samples, skipping, found.width):
+        yield (
+            UNSURE,
+            (
+                f"below line {last + 1} all values are numbers or times, above it are others; "
+                f"--skip-lines {last} reads those below"
+            ),
+        )
+        yield OTHERWISE, f"--skip-lines {last}"
+    else:
+        yield UNSURE, f"below line {last + 1} all values are numbers or times, above it are others"
+
+
+_ABOUT = 50  # lines
+
+
+def _is_text(value: str) -> bool:
+    return bool(value.strip()) and value.strip() not in NULL_WORDS and not kind_of(value)
 
 
 def _last_rows(found: FoundDialect, samples: Sequence[TextSample]) -> Iterator[tuple[str, str]]:
@@ -600,7 +739,7 @@ def _encoding(found: FoundDialect, encoding: Encoding, *, raw: bool, renamed: bo
 
 
 def _rewritten(
-    found: FoundDialect, what: str, encoding: Encoding, asked: DialectOptions, source: Source
+    found: FoundDialect, what: str, encoding: Encoding, asked: DialectOptions, *, seen: bool
 ) -> Encoding:
     """Return the encoding of text that is rewritten to plain CSV first.
 
@@ -617,20 +756,25 @@ def _rewritten(
                 f"{uri} {what}" + (", others have not as many" if len(counts) > 1 else ""),
                 hint=f"Say --skip-lines {found.skip_lines} if that is so in all files.",
             )
-    return rewriting.check(_with_marks(found, encoding, encoding.dialect or Dialect(), asked))
+    dialect = encoding.dialect or Dialect()
+    return rewriting.check(_with_marks(found, encoding, dialect, asked, seen=seen))
 
 
 def _with_marks(
-    found: FoundDialect, encoding: Encoding, dialect: Dialect, asked: DialectOptions
+    found: FoundDialect, encoding: Encoding, dialect: Dialect, asked: DialectOptions, *, seen: bool
 ) -> Encoding:
-    """Return the encoding with the marks of the text in its dialect: it is read as plain CSV."""
+    """Return the encoding with the marks of the text in its dialect: it is read as plain CSV.
+
+    Args:
+        seen: all lines have been looked at, so none of those with the mark of comments is a row.
+    """
     dialect = replace(
         dialect,
         delimiter=found.marks.delimiter,
         quote=found.marks.quote,
         escape=found.marks.escape,
         comment=found.marks.comment,
-        comment_found=bool(found.marks.comment) and asked.marks.comment is None,
+        comment_found=bool(found.marks.comment) and asked.marks.comment is None and not seen,
         skip_lines=found.skip_lines if found.titles else 0,
         trailing=bool(found.ends),
         trim=found.trim,
@@ -727,6 +871,22 @@ def _date_order(
         return ""
     narrow = [row[: len(found.names)] for row in rows]
     return marked_values.shown_order(found.names, narrow) if narrow else ""
+
+
+def _plain_columns(
+    found: FoundDialect, encoding: Encoding, source: Source, rows: Sequence[Sequence[str]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the columns with commas between thousands, and those of times that say they are UTC.
+
+    None where nothing can be rewritten, or options say how numbers or dates are written.
+    """
+    dialect = encoding.dialect or Dialect()
+    marked = dialect.dates or (dialect.decimal, dialect.thousands) != (".", "")
+    if marked or encoding.binary or not source.replayable or installed.program() is None:
+        return (), ()
+    narrow = [row[: len(found.names)] for row in rows]
+    groups = marked_values.grouped(found.names, narrow)
+    return groups, marked_values.at_utc(found.names, narrow)
 
 
 def _without_words(

@@ -119,6 +119,8 @@ def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
         narrow = early >= "1970-01-01" and late < "2130-01-01"
         return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
     if found.kinds.moments == found.filled and found.times.alike(found.filled):
+        if found.times.with_z and not found.times.with_t:
+            return "String", "times that end in Z without a T"
         return _moment(found)
     return "String", ""
 

@@ -112,7 +112,7 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     let (year, month, day, digits) = match order {
         DateOrder::Dmy => (third, second, first, last),
         DateOrder::Mdy => (third, first, second, last),
-        DateOrder::Ymd => (first, second, third, width),
+        DateOrder::Ymd | DateOrder::Utc => (first, second, third, width),
     };
     // Two digits may mean 1923 or 2023: whoever reads dates refuses them.
     let days = match month {
@@ -133,15 +133,28 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     match rest.first() {
         None => Some(()),
         Some(mark @ (b' ' | b'T')) => {
-            out.push(*mark);
-            time(&rest[1..], out)
+            // Before a Z no reader takes a blank.
+            let utc = matches!(order, DateOrder::Utc);
+            out.push(if utc { b'T' } else { *mark });
+            let zone = time(&rest[1..], out)?;
+            if !utc {
+                out.extend_from_slice(zone);
+            } else if AT_UTC.contains(&zone.trim_ascii_start()) {
+                out.push(b'Z');
+            } else {
+                return None; // another time, which whoever reads times refuses
+            }
+            Some(())
         }
         Some(_) => None,
     }
 }
 
-/// Append `hours:minutes[:seconds[.fraction]]`, with AM or PM or whatever zone follows.
-fn time(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// What stands behind a time of day that is one of UTC.
+const AT_UTC: [&[u8]; 7] = [b"Z", b"UTC", b"+00:00", b"+0000", b"+00", b"-00:00", b"-0000"];
+
+/// Append `hours:minutes[:seconds[.fraction]]`, with AM or PM, and return whatever zone follows.
+fn time<'a>(text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let mut rest = text.trim_ascii();
     let (mut hour, width) = number_of(&mut rest)?;
     let (minute, minute_width) = number_behind(b':', &mut rest)?;
@@ -183,8 +196,7 @@ fn time(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.push(b':');
     push_padded(second, 2, out);
     out.extend_from_slice(fraction);
-    out.extend_from_slice(rest);
-    Some(())
+    Some(rest)
 }
 
 /// A number of at most four digits, and how many it has.
@@ -211,7 +223,7 @@ fn push_padded(value: u32, width: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::{Marks, date, number};
-    use crate::dialect::DateOrder::{self, Dmy, Mdy, Ymd};
+    use crate::dialect::DateOrder::{self, Dmy, Mdy, Utc, Ymd};
 
     #[test]
     fn numbers_lose_their_marks() {
@@ -253,6 +265,13 @@ mod tests {
             ("12/31/2023 12:00:01 AM", Mdy, "2023-12-31 00:00:01"),
             ("31-12-2023T23:59:58.125Z", Dmy, "2023-12-31T23:59:58.125Z"),
             ("29.02.2024 7:30", Dmy, "2024-02-29 07:30:00"),
+            ("2023-12-31 10:30:00+00:00", Utc, "2023-12-31T10:30:00Z"),
+            ("2023-12-31T10:30:00.250+0000", Utc, "2023-12-31T10:30:00.250Z"),
+            ("2023-12-31 10:30 UTC", Utc, "2023-12-31T10:30:00Z"),
+            ("2023-12-31T10:30:00Z", Utc, "2023-12-31T10:30:00Z"),
+            ("2023-12-31 10:30:00+02:00", Utc, "2023-12-31 10:30:00+02:00"),
+            ("2023-12-31 10:30:00", Utc, "2023-12-31 10:30:00"),
+            ("2023-12-31 10:30:00+00:00", Ymd, "2023-12-31 10:30:00+00:00"),
             // What is no such date goes on as it is, and is refused there.
             ("29.02.2023", Dmy, "29.02.2023"),
             ("12/31/2023", Dmy, "12/31/2023"),
