@@ -125,11 +125,12 @@ TABLES = {
     "lacking.tsv": (
         "v\tn\tnote\n1\tx\ty\n2\tw\t\n3\tz\n",
         [[1, "x", "y"], [2, "w", None], [3, "z", None]],
-        "note: 1 row lacks fields at the end, which are NULL; --short-rows error refuses such rows",
+        "note: 1 row lacks fields at the end, which are read as empty; --short-rows error refuses such rows",
     ),
     "zones.tsv": (
-        "# zones\n" + "AD\t+4230\tEurope\nAQ\t-6617\tCasey\tBailey\n" * 3,
-        [["AD", "+4230", "Europe", None]] * 3 + [["AQ", "-6617", "Casey", "Bailey"]] * 3,
+        "# zones\n" + "".join(f"D{n}\tn{n}\tOslo\nQ{n}\ts{n}\tCasey\tBay {n}\n" for n in range(3)),
+        [[f"D{n}", f"n{n}", "Oslo", ""] for n in range(3)]
+        + [[f"Q{n}", f"s{n}", "Casey", f"Bay {n}"] for n in range(3)],
         "note: 3 rows lack fields at the end",
     ),
     "report.txt": (
