@@ -125,13 +125,13 @@ TABLES = {
     "lacking.tsv": (
         "v\tn\tnote\n1\tx\ty\n2\tw\t\n3\tz\n",
         [[1, "x", "y"], [2, "w", None], [3, "z", None]],
-        "note: 1 row lacks fields at the end, which are read as empty; --short-rows error refuses such rows",
+        "note: 1 row lacks fields at their end: empty ones; --short-rows error refuses such rows",
     ),
     "zones.tsv": (
         "# zones\n" + "".join(f"D{n}\tn{n}\tOslo\nQ{n}\ts{n}\tCasey\tBay {n}\n" for n in range(3)),
         [[f"D{n}", f"n{n}", "Oslo", ""] for n in range(3)]
         + [[f"Q{n}", f"s{n}", "Casey", f"Bay {n}"] for n in range(3)],
-        "note: 3 rows lack fields at the end",
+        "note: 3 rows lack fields at their end",
     ),
     "report.txt": (
         "Station: Hamburg, 13 m\nall of 1988\n\n v   p\n***\n"

@@ -235,7 +235,7 @@ def find_text_format(
         notes.append(("names", f"the first line counts {counted}, and is left out"))
     if lacking:
         rows = "1 row lacks" if lacking == 1 else f"{lacking:,} rows lack"
-        why = f"{rows} fields at the end, which are read as empty; --short-rows error refuses such rows"
+        why = f"{rows} fields at their end: empty ones; --short-rows error refuses such rows"
         notes.append(("short rows", why))
     if commented:
         notes.append(("names", "one of the comment lines names the columns"))
