@@ -411,10 +411,12 @@ def table(folder: Path) -> None:
         "real tables": [],
         "inputs of parsers' tests": [],
         "no tables": [],
+        "held back": [],
     }
     for file in corpus()["files"]:
         kind = "no tables" if file["format"] == "none" else "real tables"
-        groups["inputs of parsers' tests" if file.get("test") else kind].append(file["file"])
+        kind = "inputs of parsers' tests" if file.get("test") else kind
+        groups["held back" if file.get("held") else kind].append(file["file"])
     lines = (folder / "outcomes.jsonl").read_text().splitlines()
     last = {o["file"]: o for o in map(json.loads, lines)}
     for title, files in groups.items():
