@@ -85,9 +85,14 @@ def refusal(
             return f"only the engine reads {column.type} (column {column.name})"
         if column.notation is None and not nested and not columnar:
             return f"only the engine reads the column {column.name} {column.type} strictly"
-        if nested and (why := _refusal_of_nested(column, encoding)):
-            return why
+        tuples = parse_type(column.type).base == "Tuple"
+        if tuples and not columnar and encoding.delimiter.isspace():
+            named = f"{column.name} {column.type}"
+            return f"the engine skips the delimiter between elements of {named}"
         for type_ in flat_types(column.type):
+            if not abilities.knows_flat(type_):
+                inner = f": {type_}" if nested else ""
+                return f"only the engine reads {column.type} (column {column.name}){inner}"
             if not abilities.knows_zone(zone(type_), engine.timezone):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
     return None
@@ -162,17 +167,6 @@ def copies(encoding: Encoding) -> bool:
 def makes(encoding: Encoding) -> bool:
     """Tell whether rows are made, and not read."""
     return encoding.kind is Kind.TYPED and encoding.format == RANDOM
-
-
-def _refusal_of_nested(column: Column, encoding: Encoding) -> str | None:
-    """Return the reason that only the engine can read an array, tuple or map; None if none."""
-    named, parsed = f"{column.name} {column.type}", not copies(encoding)
-    if parsed and parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
-        return f"the engine skips the delimiter between elements of {named}"
-    for type_ in flat_types(column.type):
-        if not abilities.knows_flat(type_):
-            return f"only the engine reads {type_} in the column {named}"
-    return None
 
 
 def zone(type_: str) -> str | None:

@@ -53,6 +53,7 @@ def test_what_it_reads(type_: str) -> None:
         ("nested NULL", (listing(), CSV, schema("Array(Nullable(Tuple(UInt8)))"), FACTS)),
         ("nested key", (listing(), CSV, schema("Map(Array(UInt8), UInt8)"), FACTS)),
         ("nested dictionary", (listing(), CSV, schema("Array(LowCardinality(UInt8))"), FACTS)),
+        ("dictionary", (listing(), CSV, schema("LowCardinality(FixedString(3))"), FACTS)),
         ("nested zone", (listing(), CSV, schema("Array(DateTime('Asia/Urumqi'))"), FACTS)),
         (
             "Tuple between tabs",
