@@ -28,6 +28,13 @@ REFUSED = object()
 WIDE = Context(prec=400)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _BITS = (8, 16, 32, 64, 128, 256)
+# The ends of each width of Decimal, and scales of none, some and all digits.
+_DECIMALS = (
+    (1, 0), (9, 2), (9, 9), (10, 2), (18, 0), (18, 18), (19, 4), (38, 10), (38, 38), (39, 1),
+    (76, 5), (76, 76),
+)  # fmt: skip
+# Offsets of half an hour and of quarters, summer in the south, and summer time of half an hour.
+_ZONES = ("America/New_York", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe")
 _BASE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -138,6 +145,8 @@ def integer(bits: int, signed: bool) -> Kind:
 
 def floating(bits: int) -> Kind:
     def nearest(text: str) -> float:
+        if text in ("inf", "-inf", "nan"):  # written as such
+            return float(text)
         if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text) is None:
             raise ValueError(text)
         value = float(text)
@@ -184,6 +193,9 @@ def floating(bits: int) -> Kind:
                 "-",
                 "1e",
                 "007.5",
+                "inf",
+                "-inf",
+                "nan",
                 "123456789012345678901234567890.123456789",
             )
         )
@@ -231,7 +243,8 @@ def decimal(precision: int, scale: int) -> Kind:
 
     def good(r: random.Random) -> str:
         most = 10**precision - 1
-        return plain(r.choice((most, -most, 0, r.randint(-most, most), r.randint(0, 999))))
+        near = r.randint(0, min(999, most))
+        return plain(r.choice((most, -most, 0, r.randint(-most, most), near)))
 
     def odd(r: random.Random) -> str:
         over = plain(
@@ -500,6 +513,35 @@ def enumeration() -> Kind:
     )
 
 
+def wide_enumeration() -> Kind:
+    names = ("", "a,b", "c (d)", "e=1", "ü")
+    known = {name: name for name in names}
+    listed = ", ".join(f"'{name}' = {n * 300 - 500}" for n, name in enumerate(names))
+    return Kind(
+        f"Enum16({listed})",
+        lambda r: r.choice(names[1:]),  # the empty one is a NULL of text
+        lambda r: r.choice(("-500", "a", "a, b", "Ü", "c(d)", " ü")),
+        lambda text: known[text],
+        True,
+    )
+
+
+def dictionary(kind: Kind) -> Kind:
+    """Return a kind whose values a column stores once each, and their numbers."""
+    return replace(kind, name=f"LowCardinality({kind.name})")
+
+
+def brain_float() -> Kind:
+    """Return BFloat16: the engine cuts the last 16 bits of a Float32 off, and does not round."""
+    single = floating(32)
+
+    def judge(text: str) -> float:
+        bits = struct.unpack("I", struct.pack("f", single.judge(text)))[0]
+        return float(struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0])
+
+    return replace(single, name="BFloat16", judge=judge)
+
+
 def identifier() -> Kind:
     def judge(text: str) -> str:
         if len(text) != 36:
@@ -589,17 +631,31 @@ def leaves(*, modern: bool) -> list[Kind]:
         datetime(2262, 4, 11, 23, 47, 16, tzinfo=UTC),
     )
     kinds = [integer(bits, signed) for bits in _BITS for signed in (False, True)]
-    kinds += [floating(32), floating(64), boolean(), string(), fixed(3), enumeration()]
-    kinds += [decimal(9, 2), decimal(10, 2), decimal(18, 0), decimal(38, 10), decimal(76, 5)]
+    kinds += [floating(32), floating(64), boolean(), string(), enumeration(), wide_enumeration()]
+    kinds += [fixed(size) for size in (1, 3, 16)]
+    kinds += [dictionary(kind) for kind in (string(), nullable(string()), fixed(16))]
+    kinds += [decimal(precision, scale) for precision, scale in _DECIMALS]
     kinds += [identifier(), address(4), address(6)]
     kinds += [day("Date", date(1970, 1, 1), date(2149, 6, 6)), day("Date32", first, last)]
     for zone in ("UTC", "Europe/Berlin"):
         kinds.append(moment(f"DateTime('{zone}')", 0, zone, _BASE, seconds))
         kinds.append(moment(f"DateTime64(3, '{zone}')", 3, zone, start, end))
+    for zone in _ZONES:
+        kinds.append(moment(f"DateTime('{zone}')", 0, zone, _BASE, seconds))
+    for digits in range(10):
+        zone = ("UTC", *_ZONES)[digits % (1 + len(_ZONES))]
+        # Ticks are 64 bits: of eight digits until 4892.
+        most = _BASE + timedelta(seconds=(2**63 - 1) // 10**digits) if digits > 7 else end
+        ends = nano if digits == 9 else (start, min(end, most))
+        kinds.append(moment(f"DateTime64({digits}, '{zone}')", digits, zone, *ends))
     kinds.append(moment("DateTime64(9, 'UTC')", 9, "UTC", *nano))
     kinds.append(moment("DateTime64(0, 'UTC')", 0, "UTC", start, end))
     if modern:
-        kinds += [time_of_day("Time", 0), time_of_day("Time64(3)", 3)]
+        kinds += [
+            time_of_day("Time", 0),
+            *(time_of_day(f"Time64({n})", n) for n in (0, 1, 3, 6, 9)),
+        ]
+        kinds.append(brain_float())
     return kinds
 
 
@@ -659,6 +715,7 @@ def objects(r: random.Random, known: list[Kind]) -> Kind:
         depth = r.choice((0, 0, 1, 2))
         # Long decimals are read in full only where no brackets are around them.
         taken = [kind for kind in known if not depth or "Decimal" not in kind.name]
+        taken = [kind for kind in taken if kind.name != "BFloat16"]  # which no JSON has
         parts.append(draw_kind(r, taken, depth, string_keys=True))
     listed = ", ".join(f"{path} {part.name}" for path, part in zip(paths, parts, strict=True))
     return Kind(f"JSON({listed})", _none, _none, str, False, "JSON", tuple(parts), tuple(paths))
@@ -673,9 +730,18 @@ def nested(base: str, parts: tuple[Kind, ...], names: tuple[str, ...] = ()) -> K
 
 
 def nullable(kind: Kind) -> Kind:
-    return Kind(
-        f"Nullable({kind.name})", kind.good, kind.odd, kind.judge, kind.quoted, nullable=True
-    )
+    name = f"Nullable({kind.name})"
+    if kind.name.startswith("LowCardinality("):
+        inner = kind.name.removeprefix("LowCardinality(").removesuffix(")")
+        name = f"LowCardinality(Nullable({inner}))"
+    return replace(kind, name=name, nullable=True)
+
+
+def shapes() -> list[Kind]:
+    """Return types that are others with a name of their own: points, and lists of them."""
+    point = replace(nested("Tuple", (floating(64), floating(64))), name="Point")
+    ring = replace(nested("Array", (point,)), name="Ring")
+    return [point, ring, replace(nested("Array", (ring,)), name="Polygon")]
 
 
 def _none(_: random.Random) -> str:
@@ -706,7 +772,7 @@ def draw_kind(
             if "Float" not in k.name
             and "Decimal" not in k.name
             and k.name not in ("Bool", "DateTime64(0, 'UTC')")
-            and not k.nullable
+            and not (k.nullable or k.base)
         ]
         key = string() if string_keys else r.choice(keys)
         return nested(base, (key, draw_inner(r, known, depth - 1)))
@@ -718,7 +784,7 @@ def draw_kind(
             return replace(made, name=f"Nullable({made.name})", nullable=True)
         return made
     kind = r.choice(known)
-    return nullable(kind) if r.random() < 0.3 and not kind.nullable else kind
+    return nullable(kind) if r.random() < 0.3 and not (kind.nullable or kind.base) else kind
 
 
 def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
@@ -736,19 +802,19 @@ def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
         if kind.nullable and not odd and r.random() < 0.2:
             return Cell(None, None, True)
         place = r.randrange(len(kind.parts)) if odd else -1
-        return _together([draw(r, p, odd=n == place) for n, p in enumerate(kind.parts)])
+        return together([draw(r, p, odd=n == place) for n, p in enumerate(kind.parts)])
     count = r.randint(1 if odd else 0, 3)
     place = r.randrange(count) if odd else -1
     if kind.base == "Array":
-        return _together([draw(r, kind.parts[0], odd=n == place) for n in range(count)])
+        return together([draw(r, kind.parts[0], odd=n == place) for n in range(count)])
     pairs = []
     for n in range(count):
         where = r.randrange(2) if n == place else -1
         key, value = (draw(r, p, odd=m == where) for m, p in enumerate(kind.parts))
         while key.tree is None:  # which neither JSON nor the engine can write
             key = draw(r, kind.parts[0], odd=False)
-        pairs.append(_together([key, value]))
-    return _without_twins(_together(pairs), place)
+        pairs.append(together([key, value]))
+    return _without_twins(together(pairs), place)
 
 
 def _without_twins(cell: Cell, place: int) -> Cell:
@@ -761,7 +827,7 @@ def _without_twins(cell: Cell, place: int) -> Cell:
     return Cell([cell.tree[n] for n in order], values, cell.plain)
 
 
-def _together(cells: list[Cell]) -> Cell:
+def together(cells: list[Cell]) -> Cell:
     wrong = any(cell.value is REFUSED for cell in cells)
     values = REFUSED if wrong else [cell.value for cell in cells]
     return Cell([cell.tree for cell in cells], values, all(cell.plain for cell in cells))
@@ -889,7 +955,9 @@ def is_same(kind: Kind, wanted: Any, got: Any) -> bool:
         return int(got) == wanted
     if isinstance(wanted, float):
         value = float(got)
-        if "32" in kind.name:
+        if wanted != wanted:
+            return value != value
+        if "32" in kind.name or "BFloat16" in kind.name:
             value = struct.unpack("f", struct.pack("f", value))[0]
         return struct.pack("d", value) == struct.pack("d", wanted) or value == wanted == 0
     if isinstance(wanted, Decimal):

@@ -8,10 +8,12 @@ number, the same day, the same point in time.
 from __future__ import annotations
 
 import io
+import ipaddress
 import random
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +21,18 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 
-from contract.judged_values import REFUSED, Cell, Kind, judged, leaves, nested, nullable, string
+from contract.judged_values import (
+    REFUSED,
+    Cell,
+    Kind,
+    integer,
+    judged,
+    leaves,
+    nested,
+    nullable,
+    string,
+    together,
+)
 
 FORMATS = ("parquet", "arrow", "orc", "avro")
 _EPOCH = datetime(1970, 1, 1)
@@ -32,11 +45,15 @@ class Own:
     Attributes:
         draw: a value, sometimes one that only this type holds.
         text: the value as text, for the judge.
+        sure: a value that is the same may not be refused.
+        parts: of nested types.
     """
 
     type: pa.DataType
     draw: Callable[[random.Random], Any]
     text: Callable[[Any], str]
+    sure: bool = True
+    parts: tuple[Own, ...] = ()
 
 
 def _integer(bits: int, signed: bool) -> Own:
@@ -72,6 +89,8 @@ def _integer(bits: int, signed: bool) -> Own:
 
 
 def _decimal(precision: int, scale: int) -> Own:
+    type_ = pa.decimal128 if precision <= 38 else pa.decimal256
+
     def draw(r: random.Random) -> Decimal:
         most = 10**precision - 1
         number = r.choice(
@@ -91,23 +110,44 @@ def _decimal(precision: int, scale: int) -> Own:
         number = number if abs(number) <= most else 0
         return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
-    return Own(pa.decimal128(precision, scale), draw, lambda v: format(v, "f"))
+    return Own(type_(precision, scale), draw, lambda v: format(v, "f"))
 
 
-def _float(kind: Kind) -> Own:
+def _float(kind: Kind, bits: int = 64) -> Own:
     # A decimal of a float is that of its shortest text, an integer all of it.
     exact = "Decimal" not in kind.name
-    return Own(
-        pa.float64(),
-        lambda r: r.choice(
-            (0.5, 1.0, -3.0, 255.0, 256.0, 1e300, 0.1, 16777217.0, -1.5, 2.0**53, 2.0**63, 1e19)
-        ),
-        lambda v: format(Decimal(v if exact else repr(v)), "f"),
-    )
+    known = (0.5, 1.0, -3.0, 255.0, 256.0, 1e300, 0.1, 16777217.0, -1.5, 2.0**53, 2.0**63, 1e19)
+    ends = (float("inf"), float("-inf"), float("nan"), -0.0, 5e-324, 3.4028234663852886e38)
+    if bits == 16:
+        known, ends = (0.5, 1.0, -3.0, 255.0, 65504.0, 2.0**-24), ends[:4]
+    if bits == 32:
+        known, ends = (0.5, 1.0, -3.0, 256.0, 16777216.0, 2.0**53, 2.0**63), (*ends[:4], ends[5])
+
+    def text(value: float) -> str:
+        if value != value or abs(value) == float("inf"):
+            return str(value)
+        return format(Decimal(value if exact else repr(value)), "f")
+
+    type_ = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}[bits]
+    return Own(type_, lambda r: r.choice((*known, *known, *ends)), text, bits != 16)
 
 
-def _text(kind: Kind) -> Own:
-    return Own(pa.string(), lambda r: kind.odd(r) if r.random() < 0.3 else kind.good(r), str)
+def _truth(kind: Kind) -> Own:
+    as_text = str.lower if kind.name.startswith(("Bool", "Nullable(Bool")) else _digit
+    return Own(pa.bool_(), lambda r: r.random() < 0.5, lambda v: as_text(str(v)), as_text != _digit)
+
+
+def _digit(text: str) -> str:
+    return str(int(text == "True"))
+
+
+def _text(kind: Kind, type_: pa.DataType | None = None) -> Own:
+    draw = lambda r: kind.odd(r) if r.random() < 0.3 else kind.good(r)  # noqa: E731
+    return Own(type_ or pa.string(), draw, str, type_ is None)
+
+
+def _bytes(size: int, text: Callable[[bytes], str]) -> Own:
+    return Own(pa.binary(size), lambda r: bytes(r.choices(b"abcxyz", k=size)), text, False)
 
 
 def _day(form: str) -> Own:
@@ -129,14 +169,25 @@ def _day(form: str) -> Own:
     return Own(pa.date32(), lambda r: date.fromisoformat(r.choice(known)), lambda v: v.isoformat())
 
 
-def _moment(unit: str, form: str) -> Own:
-    step = {"ms": timedelta(milliseconds=1), "us": timedelta(microseconds=1)}[unit]
+_UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def _moment(unit: str, form: str, zone: str | None = None, *, day: bool = False) -> Own:
+    """Points in time; with ``zone`` the text says that it is of UTC.
+
+    Args:
+        day: those at the begin of a day are that day.
+    """
+    digits = _UNITS[unit]
     known = [
         "1970-01-01 00:00:00",
         "1969-12-31 23:59:59",
         "2106-02-07 06:28:14",
         "2106-02-07 06:28:16",
         "2024-02-29 12:30:00",
+        "2024-02-29 00:00:00",
+        "2024-03-31 01:30:00",
+        "2024-10-27 01:30:00",
         "1900-01-01 00:00:00",
         "1899-12-31 23:59:59",
         "2299-12-31 23:59:59",
@@ -144,18 +195,25 @@ def _moment(unit: str, form: str) -> Own:
         "0079-08-24 00:00:00",
         "9999-12-31 23:59:59",
     ]
-    if form == "orc":  # whose reader makes nanoseconds, in 64 bits, of all
+    # Nanoseconds are 64 bits, and the reader of ORC makes some of all.
+    if form == "orc" or unit == "ns":
         known = [text for text in known if "1900" <= text < "2262"]
 
-    def draw(r: random.Random) -> datetime:
-        at = datetime.fromisoformat(r.choice(known))
-        return at + r.choice((0, 0, 500, 123)) * step if at.year < 9999 else at
+    def draw(r: random.Random) -> int:
+        span = datetime.fromisoformat(r.choice(known)) - _EPOCH
+        seconds = span.days * 86_400 + span.seconds
+        more = r.choice((0, 0, 10**digits // 2, 123 * 10 ** max(digits - 3, 0), 10**digits - 1))
+        return seconds * 10**digits + (more if digits and seconds < 253_402_300_799 else 0)
 
-    def text(value: datetime) -> str:
-        more = f"{value.microsecond:06}".rstrip("0")
-        return value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0") + ("." + more if more else "")
+    def text(value: int) -> str:
+        seconds, rest = divmod(value, 10**digits)
+        at = (_EPOCH + timedelta(seconds=seconds)).isoformat(" ")
+        more = str(rest).rjust(digits, "0").rstrip("0") if digits else ""
+        if day and not more and at.endswith(" 00:00:00"):
+            return at[:10]
+        return at + ("." + more if more else "") + ("Z" if zone else "")
 
-    return Own(pa.timestamp(unit), draw, text)
+    return Own(pa.timestamp(unit, zone), draw, text, not day)
 
 
 def _seconds(bits: int) -> Own:
@@ -170,40 +228,83 @@ def _seconds(bits: int) -> Own:
     return Own(getattr(pa, f"int{bits}")(), lambda r: r.choice(known), text)
 
 
-def _time() -> Own:
-    known = ["00:00:00", "12:30:00", "23:59:59", "12:30:00.123", "12:30:00.123456"]
-    return Own(pa.time64("us"), lambda r: time.fromisoformat(r.choice(known)), time.isoformat)
+def _time(unit: str) -> Own:
+    digits = _UNITS[unit]
+
+    def draw(r: random.Random) -> int:
+        seconds = r.choice((0, 1, 45_000, 86_399))
+        return seconds * 10**digits + r.choice((0, 0, 123 * 10**digits // 1000, 10**digits - 1))
+
+    def text(value: int) -> str:
+        seconds, rest = divmod(value, 10**digits)
+        more = f".{rest:0{digits}}" if rest else ""
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{more}"
+
+    return Own((pa.time32 if digits < 6 else pa.time64)(unit), draw, text)
+
+
+def _bare(kind: Kind) -> str:
+    name = kind.name
+    for around in ("LowCardinality(", "Nullable("):
+        if name.startswith(around):
+            name = name.removeprefix(around).removesuffix(")")
+    return name
 
 
 def _own(kind: Kind, r: random.Random, form: str) -> Own | None:
     """Return a type of files whose values may become those of a kind; None for others."""
-    name = kind.name.removeprefix("Nullable(").rstrip(")")
+    name = _bare(kind)
+    arrow = form in ("parquet", "arrow")
     if name.startswith(("Int", "UInt", "Decimal")):
         numbers = [
             _integer(64, True),
             _integer(32, True),
             _decimal(38, 4),
+            _decimal(9, 2),
             _float(kind),
+            _float(kind, 32),
             _text(kind),
         ]
-        if form in ("parquet", "arrow"):
-            numbers += [_integer(64, False), _integer(16, False), _integer(8, True)]
+        if arrow:
+            numbers += [_integer(n, signed) for n in (8, 16, 32, 64) for signed in (False, True)]
+            numbers += [_decimal(76, 10), _decimal(18, 0), _decimal(38, 38)]
+        if "Int" in name:
+            numbers.append(_truth(kind))
         return r.choice(numbers)
-    if name.startswith("Float"):
-        return r.choice((_text(kind), _integer(32, True), _integer(64, True)))
+    if "Float" in name:
+        floats = [_text(kind), _integer(32, True), _integer(64, True), _float(kind)]
+        floats += [_float(kind, 32), _decimal(38, 4)]
+        floats += [_integer(64, False)] if arrow else []
+        floats += [_float(kind, 16)] if form == "arrow" else []
+        return r.choice(floats)
+    if name == "Bool":
+        return r.choice((_truth(kind), _truth(kind), _integer(32, True), _text(kind)))
     if name in ("Date", "Date32"):
-        return r.choice((_day(form), _text(kind)))
-    if name.startswith("DateTime") and "UTC" in name:
-        return r.choice(
-            (_moment("us" if form == "avro" else r.choice(("ms", "us")), form), _text(kind))
-        )
+        days = [_day(form), _text(kind), _moment("us", form, day=True)]
+        days += [replace(_day(form), type=pa.date64())] if form == "arrow" else []
+        return r.choice(days)
     if name.startswith("DateTime"):
-        return _text(kind)
+        units = {"avro": ("ms", "us"), "orc": ("ms", "us", "ns")}.get(form, tuple(_UNITS))
+        zone = "UTC" if "UTC" not in name or r.random() < 0.3 else None
+        # Files of Arrow say the zone that their writer was in; those of the others do not.
+        zone = r.choice((zone, "Asia/Tokyo")) if zone and arrow else zone
+        return r.choice((_moment(r.choice(units), form, zone), _text(kind)))
     if name.startswith("Time"):
         times = [_seconds(64), _seconds(32), _text(kind)]
-        return r.choice([*times, _time()] if form in ("parquet", "arrow") else times)
-    texts = name.startswith("FixedString") or name in ("String", "UUID", "IPv4", "IPv6")
-    return _text(kind) if texts else None
+        return r.choice([*times, *map(_time, _UNITS)] if arrow else times)
+    texts = [_text(kind)] * 3
+    if arrow:
+        of_some = pa.dictionary(pa.int32(), pa.string())
+        texts += [_text(kind, type_) for type_ in (pa.large_string(), of_some)]
+    if name.startswith("FixedString("):
+        size = int(name[12:-1])
+        texts.append(_bytes(size, bytes.decode))
+    if name == "UUID" and arrow:
+        texts.append(_bytes(16, lambda v: str(uuid.UUID(bytes=v))))
+    if name == "IPv6" and arrow:
+        texts.append(_bytes(16, lambda v: str(ipaddress.IPv6Address(v))))
+    known = name.startswith(("FixedString", "Enum")) or name in ("String", "UUID", "IPv4", "IPv6")
+    return r.choice(texts) if known else None
 
 
 def draw_sheet(
@@ -214,65 +315,85 @@ def draw_sheet(
     A value that does not fit stands alone in its row: the others are NULL, or fit.
     """
     known = leaves(modern=modern)
-    kinds, owns = [], []
-    while len(kinds) < columns:
-        kind = r.choice(known)
-        own = _own(kind, r, form)
-        if own is None:
-            continue
-        kind = nullable(kind) if r.random() < 0.4 else kind
-        # The reader of ORC of 24.10 refuses a NULL in a map.
-        bases = ("Array", "Tuple", "Map") if modern or form != "orc" else ("Array", "Tuple")
-        for base in r.sample(bases, r.choice((0, 0, 1, 2))):
-            parts = (string(), kind) if base == "Map" else (kind,)
-            kind = nested(base, parts, ("x",) if base == "Tuple" else ())
-        kinds.append(kind)
-        owns.append(own)
+    # The reader of ORC of 24.10 refuses a NULL in a map.
+    bases = ("Array", "Tuple", "Map") if modern or form != "orc" else ("Array", "Tuple")
+    pairs = [
+        _draw_column(r, known, form, bases, r.choice((0, 0, 0, 1, 2, 3))) for _ in range(columns)
+    ]
+    kinds, owns = tuple(kind for kind, _ in pairs), tuple(own for _, own in pairs)
     found, odd = [], []
     for _ in range(rows):
         place = r.randrange(columns) if r.random() < 0.85 else None
-        found.append(
-            tuple(
-                _cell(r, kind, own, odd=n == place)
-                for n, (kind, own) in enumerate(zip(kinds, owns, strict=True))
-            )
-        )
+        found.append(tuple(_cell(r, *pair, odd=n == place) for n, pair in enumerate(pairs)))
         odd.append(place)
-    return sheet(tuple(kinds), tuple(found), tuple(odd), tuple(owns))
+    return sheet(kinds, tuple(found), tuple(odd), owns)
+
+
+def _draw_column(
+    r: random.Random, known: list[Kind], form: str, bases: tuple[str, ...], depth: int
+) -> tuple[Kind, Own]:
+    base = r.choice(bases) if depth else ""
+    if not base:
+        while True:
+            kind = r.choice(known)
+            if (own := _own(kind, r, form)) is not None:
+                return (nullable(kind) if r.random() < 0.4 and not kind.nullable else kind), own
+    count = r.randint(1, 3) if base == "Tuple" else 1
+    inner = [_draw_column(r, known, form, bases, depth - 1) for _ in range(count)]
+    if base == "Map":
+        key = (string(), Own(pa.string(), lambda r: r.choice("abcdefg"), str))
+        if form in ("parquet", "arrow") and r.random() < 0.3:
+            key = (integer(64, True), Own(pa.int64(), lambda r: r.randint(-9, 2**40), str))
+        inner.insert(0, key)
+    names = tuple("xyz"[:count]) if base == "Tuple" else ()
+    types = [own.type for _, own in inner]
+    if base == "Tuple":
+        made = pa.struct([pa.field(n, t) for n, t in zip(names, types, strict=True)])
+    elif base == "Map":
+        made = pa.map_(*types)
+    else:
+        large = form in ("parquet", "arrow") and r.random() < 0.2
+        made = (pa.large_list if large else pa.list_)(types[0])
+    kind = nested(base, tuple(kind for kind, _ in inner), names)
+    return kind, Own(made, _none, str, parts=tuple(own for _, own in inner))
+
+
+def _none(_: random.Random) -> Any:
+    raise AssertionError("a nested type has no values of its own")
 
 
 def _cell(r: random.Random, kind: Kind, own: Own, *, odd: bool) -> Cell:
+    if kind.base == "Tuple":
+        place = r.randrange(len(kind.parts)) if odd else -1
+        pairs = zip(kind.parts, own.parts, strict=True)
+        return together([_cell(r, *pair, odd=n == place) for n, pair in enumerate(pairs)])
     if kind.base:
-        inner = [
-            _cell(r, kind.parts[-1], own, odd=odd and n == 0)
-            for n in range(1 if kind.base == "Tuple" or odd else r.randint(0, 2))
-        ]
-        wrong = any(cell.value is REFUSED for cell in inner)
-        values = REFUSED if wrong else [cell.value for cell in inner]
-        trees = [cell.tree for cell in inner]
-        if kind.base == "Map":
-            trees = [(f"k{n}", tree) for n, tree in enumerate(trees)]
-            values = values if wrong else [(f"k{n}", v) for n, v in enumerate(values)]
-        return Cell(trees, values, all(cell.plain for cell in inner))
+        count = 1 if odd else r.randint(0, 2)
+        inner = [_cell(r, kind.parts[-1], own.parts[-1], odd=odd) for _ in range(count)]
+        if kind.base == "Array":
+            return together(inner)
+        keys: dict[Any, Cell] = {own.parts[0].draw(r): cell for cell in inner}
+        return together([together([Cell(k, k, True), cell]) for k, cell in keys.items()])
     if odd and r.random() < 0.1:
         return Cell(None, None if kind.nullable else REFUSED, False)
     for _ in range(200):
         tree = own.draw(r)
         value = judged(kind.judge, own.text(tree))
         if odd or (value is not REFUSED and _is_plain(kind, own, tree, value)):
-            return Cell(tree, value, not odd)
+            return Cell(tree, value, not odd and own.sure)
     # Nothing of this type of files fits: NULL, or the whole row is one that may be refused.
     return Cell(None, None if kind.nullable else REFUSED, False)
 
 
 def _is_plain(kind: Kind, own: Own, tree: Any, value: Any) -> bool:
     """Tell whether a value is written in the only way there is, and is the same number."""
-    if own.type == pa.string():
+    if isinstance(tree, str):
         odd = "E" in tree and "Decimal" in kind.name
-        return not odd and (kind.name.endswith("String") or bool(str(value) == tree))
+        text = kind.name.rstrip(")").endswith("String") or isinstance(value, bool)
+        return not odd and (text or bool(str(value) == tree))
     if isinstance(value, float):
-        return Decimal(value) == Decimal(own.text(tree))
-    return "e" not in str(tree)
+        return value == value and Decimal(value) == Decimal(own.text(tree))
+    return isinstance(tree, bool | bytes) or "e" not in str(tree)
 
 
 def written(sheet: Any, form: str, rows: Sequence[int]) -> bytes:
@@ -282,13 +403,19 @@ def written(sheet: Any, form: str, rows: Sequence[int]) -> bytes:
     columns = [pa.array(list(rows), pa.int64())]
     fields = [pa.field("id", pa.int64(), nullable=False)]
     for n, (kind, own) in enumerate(zip(sheet.kinds, owns, strict=True)):
-        type_ = _arrow(kind, own)
-        columns.append(pa.array([_plain(kind, sheet.rows[row][n].tree) for row in rows], type_))
-        fields.append(pa.field(names[n], type_))
+        values = [_plain(kind, sheet.rows[row][n].tree) for row in rows]
+        columns.append(pa.array(values, own.type))
+        fields.append(pa.field(names[n], own.type))
     table = pa.table(columns, pa.schema(fields))
     out = io.BytesIO()
     if form == "parquet":
-        pa.parquet.write_table(table, out)
+        # The same for the same columns: pages and values may be written in many ways.
+        r = random.Random(" ".join(kind.name for kind in sheet.kinds))
+        pa.parquet.write_table(
+            table, out, use_dictionary=r.random() < 0.5, data_page_version=r.choice(("1.0", "2.0")),
+            store_decimal_as_integer=r.random() < 0.5, store_schema=r.random() < 0.8,
+            compression=r.choice(("none", "snappy", "gzip", "zstd", "lz4", "brotli")),
+        )  # fmt: skip
     elif form == "orc":
         pa.orc.write_table(table, out)
     elif form == "arrow":
@@ -299,19 +426,12 @@ def written(sheet: Any, form: str, rows: Sequence[int]) -> bytes:
     return out.getvalue()
 
 
-def _arrow(kind: Kind, own: Own) -> pa.DataType:
-    if kind.base == "Array":
-        return pa.list_(_arrow(kind.parts[0], own))
-    if kind.base == "Map":
-        return pa.map_(pa.string(), _arrow(kind.parts[1], own))
-    if kind.base == "Tuple":
-        return pa.struct([pa.field("x", _arrow(kind.parts[0], own))])
-    return own.type
-
-
 def _plain(kind: Kind, tree: Any) -> Any:
+    if tree is None:
+        return None
     if kind.base == "Tuple":
-        return {"x": _plain(kind.parts[0], tree[0])}
+        pairs = zip(kind.names, kind.parts, tree, strict=True)
+        return {name: _plain(part, one) for name, part, one in pairs}
     if kind.base == "Array":
         return [_plain(kind.parts[0], one) for one in tree]
     if kind.base == "Map":
@@ -327,11 +447,13 @@ def _write_avro(table: pa.Table, out: io.BytesIO) -> None:
     def schema(type_: pa.DataType) -> Any:
         if pa.types.is_map(type_):
             return {"type": "map", "values": ["null", schema(type_.item_type)]}
+        if pa.types.is_fixed_size_binary(type_):
+            return {"type": "fixed", "name": f"f{next(number)}", "size": type_.byte_width}
         if pa.types.is_list(type_):
             return {"type": "array", "items": ["null", schema(type_.value_type)]}
         if pa.types.is_struct(type_):
-            inner = {"name": "x", "type": ["null", schema(type_[0].type)]}
-            return {"type": "record", "name": f"s{next(number)}", "fields": [inner]}
+            inner = [{"name": f.name, "type": ["null", schema(f.type)]} for f in type_]
+            return {"type": "record", "name": f"s{next(number)}", "fields": inner}
         if pa.types.is_decimal(type_):
             return {
                 "type": "bytes",
@@ -342,8 +464,10 @@ def _write_avro(table: pa.Table, out: io.BytesIO) -> None:
         if pa.types.is_date(type_):
             return {"type": "int", "logicalType": "date"}
         if pa.types.is_timestamp(type_):
-            return {"type": "long", "logicalType": "timestamp-micros"}
-        return {"int64": "long", "int32": "int", "double": "double", "string": "string"}[str(type_)]
+            unit = {"ms": "millis", "us": "micros"}[type_.unit]
+            return {"type": "long", "logicalType": f"timestamp-{unit}"}
+        same = {"int64": "long", "int32": "int"}
+        return same.get(str(type_), str(type_).replace("bool", "boolean"))
 
     def value(one: Any, type_: pa.DataType) -> Any:
         if one is None:

@@ -55,6 +55,11 @@ def test_days_of_arrow_into_an_older_server(lake: Lake) -> None:
     _days(lake.shell.folder / "a.arrow")
     lake.ok("load", "a.arrow", "--table", "t")
     assert lake.rows(ASKED.format("{db}.t")) == SAID
+    # What a NULL hides is no day, at which a cast threw.
+    some = pa.table({"v": pa.array([date(2024, 2, 29), None], pa.date64())})
+    pyarrow.feather.write_feather(some, lake.shell.folder / "c.arrow", compression="uncompressed")
+    lake.ok("load", "c.arrow", "--table", "w", "--type", "v Nullable(Date)")
+    assert lake.rows("SELECT toString(v) FROM {db}.w ORDER BY v") == [["2024-02-29"], [None]]
     # A time of day is no day: what the format does not allow is not guessed.
     odd = pa.table({"v": pa.array([3_723_000], pa.int64()).cast(pa.date64(), safe=False)})
     pyarrow.feather.write_feather(odd, lake.shell.folder / "b.arrow", compression="uncompressed")

@@ -7,7 +7,6 @@ deflate.
 from __future__ import annotations
 
 import io
-import lzma
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.pieces import Pieces
-from rowfall.schema.text.long_records import unpacked
+from rowfall.schema.text.long_records import UNREADABLE, unpacked
 from rowfall.stores.objects import ObjectSource
 
 # Behind that an error without a place is given, as for records of text.
@@ -48,7 +47,7 @@ def too_large(
     until = time.monotonic() + _MOST_SECONDS
     for split in splits:
         with (
-            suppress(RowfallError, OSError, ValueError, EOFError, zlib.error, lzma.LZMAError),
+            suppress(RowfallError, *UNREADABLE, zlib.error),
             _Counted(Pieces(source.pieces(split))) as file,
         ):
             for at, size in _large_blocks(file, most, until):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import io
-import lzma
 import os
 import re
 import tempfile
@@ -605,40 +604,17 @@ def _unpacked(pieces: Iterable[bytes], packed: str, name: str) -> Iterator[bytes
         SourceError: it is damaged or cut off.
     """
     try:
-        if packed == pipes.BZ2:
-            yield from pipes.unpack_bz2(pieces)
-        elif packed == pipes.GZIP:
-            yield from pipes.unpack_gzip(pieces)
+        if packed in pipes.STREAMS:
+            yield from pipes.unpack_streams(pieces, packed)
         elif packed == "zstd":
             yield from _of_zstd(pieces)
-        elif packed == "xz":
-            yield from _of_xz(pieces)
         else:
             raise pipes.BrokenStreamError(f"{packed} is not read there")
-    except (pipes.BrokenStreamError, zlib.error, lzma.LZMAError, OSError) as error:
+    except (pipes.BrokenStreamError, OSError) as error:
         raise SourceError(
             f"cannot unpack {name}: its {packed} stream is broken ({error})",
             hint="Fetch it again.",
         ) from error
-
-
-def _of_xz(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack streams that follow one another, each with a checksum; zeros behind are padding."""
-    current: lzma.LZMADecompressor | None = None
-    some = False
-    for piece in pieces:
-        data = piece
-        while data or (current is not None and not current.needs_input):
-            if current is None:
-                data = data.lstrip(b"\0") if some else data
-                if not data:
-                    break
-                current, some = lzma.LZMADecompressor(), True
-            yield current.decompress(data, pipes.CHUNK)
-            data = current.unused_data if current.eof else b""
-            current = None if current.eof else current
-    if current is not None or not some:
-        raise pipes.BrokenStreamError("it ends in the middle")
 
 
 def _of_zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -7,14 +7,10 @@ where one meets it the file is looked through here, for the place.
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from rowfall.core import units
 from rowfall.core.errors import RecordTooLongError, RowfallError, SourceError
@@ -23,18 +19,14 @@ from rowfall.core.long_records import PIECE, RecordPlace, Records, too_long
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
+from rowfall.sources.pipes import STREAMS, BrokenStreamError, unpack_streams
 from rowfall.stores.heads import AHEAD
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT
 
 # Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
 _MOST_SECONDS = 30.0
-_ONE_BY_ONE: dict[str, Any] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31),
-    "bz2": bz2.BZ2Decompressor,
-    "xz": lzma.LZMADecompressor,
-}
-UNREADABLE = (OSError, zlib.error, lzma.LZMAError, EOFError, ValueError)
+UNREADABLE = (BrokenStreamError, OSError, EOFError, ValueError)
 """Errors that :func:`unpacked` and its source raise for a broken file."""
 _BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
 
@@ -103,8 +95,8 @@ def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
     """
     if packed == "none":
         yield from pieces
-    elif packed in _ONE_BY_ONE:
-        yield from _streams(pieces, _ONE_BY_ONE[packed], limits=packed != "gzip")
+    elif packed in STREAMS:
+        yield from unpack_streams(pieces, packed)
     elif packed in _BY_PYARROW:
         import pyarrow
 
@@ -116,23 +108,6 @@ def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
                 yield data
     else:
         raise ValueError(packed)
-
-
-def _streams(pieces: Iterable[bytes], maker: Any, *, limits: bool) -> Iterator[bytes]:
-    """Unpack streams that follow one another."""
-    current: Any = None
-    for piece in pieces:
-        data = piece
-        while data or (current is not None and limits and not current.needs_input):
-            if current is None:
-                current = maker()
-            out = current.decompress(data, PIECE)
-            if out:
-                yield out
-            if current.eof:
-                data, current = current.unused_data.lstrip(b"\0"), None
-            else:
-                data = b"" if limits else current.unconsumed_tail
 
 
 def in_pieces(

@@ -389,17 +389,18 @@ def with_days(column: Column, stored: str, days: str) -> Column:
     def leaf(x: str, wanted: Type, own: Type) -> tuple[str, str] | None:
         if own.base != "DateTime":
             return x, "0"
-        seconds = f"toUInt64(toUInt32({x}))"
+        # What a NULL hides may be no day, at which a later cast would throw.
+        known = f"ifNull({x}, 0)" if own.nullable else x
+        seconds = f"toUInt64(toUInt32({known}))"
         turn = f"bitAnd(intDiv({seconds}, 128) * {_OF_675}, {_DAYS - 1})"
         number = f"toInt32(if({turn} < {_DAYS // 2}, toInt64({turn}), toInt64({turn}) - {_DAYS}))"
-        # What a NULL hides is not a number, so it must not stand for one.
         within = f"if({number} < {first}, {first}, if({number} > {last}, {last}, {number}))"
         day = f"addDays(toDate32('1970-01-01'), {within})"
         # A reader of fewer years prints its own last day for a later one.
         kept = f"toInt32(toDate32OrNull(toString({day})))"
         lost = f"isNotNull({x}) AND ifNull({number} != {kept}, 1)"
         wrong = f"(ifNull({seconds} % 128 != 0, 0) OR ({lost}))"
-        return day, wrong
+        return f"if(isNull({x}), NULL, {day})" if own.nullable else day, wrong
 
     x = sql.name(column.source)
     found = nested_reading.convert_typed(x, stored, days, leaf)
@@ -483,7 +484,9 @@ def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None
 def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
     """Return (value or NULL, "is wrong") of a value of another type; NULL counts as wrong."""
     if source.text and not target.text:
-        return convert(x, target, TextTraits())
+        # Most functions of text take no FixedString.
+        text = f"toString({x})" if source.base == "FixedString" else x
+        return convert(text, target, TextTraits())
     whole = source.base == "Decimal" and target.bits > 0
     if whole or (target.base == "Decimal" and (source.bits > 64 or "Float" in source.base)):
         # A cast of those raises where a number does not fit, or does not exist, or makes
@@ -524,7 +527,9 @@ _NUMBERS_END = {8: ("0001-01-01", "4892-10-07"), 9: ("1677-09-22", "2262-04-11")
 def _within(x: str, source: Type, target: Type) -> str:
     """Return SQL for days and points in time that another type holds: the nearest one."""
     bounds = _BOUNDS.get((source.base, target.base))
-    if source.base in ("Date32", "DateTime64") and target.digits in _NUMBERS_END:
+    # In as many digits all are in range, and the ends of fewer would be none of the numbers there.
+    fewer = target.digits in _NUMBERS_END and source.digits < target.digits
+    if fewer and source.base in ("Date32", "DateTime64"):
         first, last = _NUMBERS_END[target.digits]
         if source.base == "Date32":
             bounds = f"toDate32('{first}')", f"toDate32('{last}')"

@@ -468,6 +468,12 @@ TYPED = [
     ("Nullable(Date32)", "NULL", "Nullable(Date)", None),
     ("Array(Int64)", "[1]", "Array(Int64)", "[1]"),
     ("UUID", "toUUID('" + WORDS[22] + "')", "UUID", WORDS[22]),
+    ("FixedString(16)", "'2001:db8::1'", "IPv6", "2001:db8::1"),
+    ("Array(FixedString(16))", "['::1', '2001:db8::1']", "Array(IPv6)", "['::1','2001:db8::1']"),
+    ("FixedString(16)", "'2001:db8:::1'", "IPv6", ERROR),
+    # 0001-01-01 in nanoseconds is no number of 64 bits.
+    ("DateTime64(9)", "'2020-01-01 00:00:00.5'", "DateTime64(8)", "2020-01-01 00:00:00.50000000"),
+    ("DateTime64(9)", "'2020-01-01 00:00:00.000000001'", "DateTime64(8)", ERROR),
 ]  # fmt: skip
 
 

@@ -19,6 +19,9 @@ pub struct Codes {
     dist: [u32; DIST_SIZE],
     /// Nearly all is matches: `pairs` are those of this code, and `runs` are not.
     is_pairs: bool,
+    /// The codes are the fixed ones: making the tables anew for each of a million empty members,
+    /// each with a block of that code, took minutes.
+    is_fixed: bool,
     runs: Runs,
     pairs: Pairs,
 }
@@ -34,19 +37,25 @@ impl Codes {
             litlen: [INVALID; LITLEN_SIZE],
             dist: [INVALID; DIST_SIZE],
             is_pairs: false,
+            is_fixed: false,
             runs: [0; 1 << LITLEN_BITS],
             pairs: [0; 1 << PAIR_BITS],
         }
     }
 
     pub fn fixed(&mut self) {
+        if self.is_fixed {
+            return;
+        }
         let mut lens = [8u8; 288];
         lens[144..256].fill(9);
         lens[256..280].fill(7);
         self.build(&lens, &[5; 32]).expect("the fixed code is one");
+        self.is_fixed = true;
     }
 
     fn build(&mut self, litlen: &[u8], dist: &[u8]) -> Option<()> {
+        self.is_fixed = false;
         let both = build(&mut self.litlen, LITLEN_BITS, litlen, &LITLEN_MEANING)
             && build(&mut self.dist, DIST_BITS, dist, &DIST_MEANING);
         self.is_pairs = is_pairs(litlen);
