@@ -94,6 +94,38 @@ def test_empty_lines(run: Any, tmp_path: Path, packed: str) -> None:
 
 
 @long
+@pytest.mark.parametrize("packed", [ext for ext in bombs.PACKERS if ext])
+def test_empty_members(run: Any, tmp_path: Path, packed: str) -> None:
+    """A million of gzip did not end in minutes: each had copies of what follows, and its tables."""
+    pack = bombs.PACKERS[packed]
+    path = tmp_path / f"a.csv{packed}"
+    path.write_bytes(pack(b"a,b\n1,2\n") + pack(b"") * 1_000_000 + pack(b"3,4\n"))
+    for command in ("plan", "load"):
+        taken = run(command, path)
+        kept(taken)
+        assert taken.seconds <= SECONDS
+        assert taken.code == 0
+    assert "2 rows" in taken.out
+
+
+@long
+@pytest.mark.parametrize("items", ['"null"', '{"type":"record","name":"e","fields":[]}'])
+def test_elements_of_avro_that_take_no_bytes(run: Any, tmp_path: Path, items: str) -> None:
+    """2^40 nulls are a file of 200 bytes, which its reader makes one after the other."""
+    array = f'{{"type":"array","items":{items}}}'
+    schema = f'{{"type":"record","name":"r","fields":[{{"name":"a","type":{array}}}]}}'.encode()
+    zigzag = bombs._zigzag
+    body, sync = zigzag(1 << 40) + b"\0", b"s" * 16
+    head = b"Obj\x01\x02" + zigzag(11) + b"avro.schema" + zigzag(len(schema)) + schema + b"\0"
+    path = tmp_path / "a.avro"
+    path.write_bytes(head + sync + zigzag(1) + zigzag(len(body)) + body + sync)
+    taken = run("load", path)
+    kept(taken)
+    assert taken.code == 4
+    assert "elements that take no bytes" in " ".join(taken.out.split())
+
+
+@long
 @pytest.mark.parametrize("name", ["a.csv", "a.json", "a.tsv"])
 def test_a_member_of_an_archive(run: Any, tmp_path: Path, name: str) -> None:
     path = bombs.write_zip(tmp_path / "a.zip", SIZE, name, first=b"a\n", each=b"x")

@@ -1,16 +1,19 @@
-"""Finds the block of an Avro file that no memory holds, where an engine has met its limit.
+"""Finds the block of an Avro file that no memory holds, and the array that has no end.
 
 The reader of Avro unpacks a whole block, and takes a value out of it: 700 MB may be 0.9 MB of
-deflate.
+deflate. Elements that take no bytes (nulls, records without fields) are only counted in the file,
+and the reader makes one after the other: 2^40 of them, which are a file of 200 bytes, in hours.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError
@@ -26,7 +29,167 @@ _MAGIC, _SYNC = b"Obj\x01", 16
 _MOST_METADATA = 64 << 20
 # Bytes that codecs make of one byte at most (measured on zeros; deflate by its definition).
 _MOST_RATIO = {"deflate": 1032, "bzip2": 50_000, "xz": 10_000, "zstandard": 50_000}
+# Elements without bytes of one file: the engine makes them in a second or two.
+_MOST_EMPTY = 1 << 27
 _BY_NAME = {"zstandard": "zstd", "xz": "xz", "bzip2": "bz2"}
+
+
+def endless(source: ObjectSource, splits: Iterable[Split]) -> SourceError | None:
+    """Return the error about a file with more elements that take no bytes than there may be.
+
+    Files are looked through only where the schema of the first one has such elements, for half a
+    minute at most; those that cannot be read are left out: who loads them says why.
+    """
+    until = time.monotonic() + _MOST_SECONDS
+    for split in splits:
+        with (
+            suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, TypeError, RecursionError),
+            _Counted(Pieces(source.pieces(split))) as file,
+        ):
+            if _take(file, len(_MAGIC)) != _MAGIC:
+                return None
+            words = _metadata(file)
+            values = _Values(json.loads(words[b"avro.schema"]))
+            if not values.may_be_endless:
+                return None
+            _take(file, _SYNC)
+            while time.monotonic() < until and file.peek(1):
+                at, count = file.at, _number(file)
+                block = _take(file, _checked(_number(file), _MOST_BLOCK))
+                if values.pass_by(_plain(block, words.get(b"avro.codec", b"null")), count):
+                    return SourceError(
+                        f"{split.name}: the block at byte {at:,} has an array of more than "
+                        f"{_MOST_EMPTY:,} elements that take no bytes (null, or records without "
+                        "fields), which are made one after the other",
+                        hint="See how the file was written: it is damaged, or made to keep its "
+                        "readers busy.",
+                    )
+                _take(file, _SYNC)
+    return None
+
+
+_MOST_BLOCK = 256 << 20
+
+
+def _plain(block: bytes, codec: bytes) -> bytes:
+    """Unpack a block; one that is larger is cut off."""
+    if codec == b"null":
+        return block
+    if codec == b"deflate":
+        return zlib.decompressobj(wbits=-15).decompress(block, _MOST_BLOCK)
+    return b"".join(unpacked([block], _BY_NAME[codec.decode()]))
+
+
+class _Values:
+    """Values of a schema, passed by one after the other."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema, self._named = schema, dict[str, Any]()
+        self._data, self._at, self._empty = b"", 0, 0
+        self._name(schema)
+
+    @property
+    def may_be_endless(self) -> bool:
+        """Tell whether some array has elements that take no bytes."""
+        return any(self._is_empty(items) for items in _items(self._schema))
+
+    def pass_by(self, block: bytes, count: int) -> bool:
+        """Pass ``count`` rows by, and tell whether too many elements without bytes have passed."""
+        self._data, self._at = block, 0
+        for _ in range(count):
+            self._pass(self._schema)
+            if self._empty > _MOST_EMPTY:
+                return True
+        return False
+
+    def _name(self, type_: Any) -> None:
+        for part in type_ if isinstance(type_, list) else [type_]:
+            if isinstance(part, dict):
+                if name := part.get("name"):
+                    self._named[name.rpartition(".")[2]] = part
+                for inner in _inner(part):
+                    self._name(inner)
+
+    def _known(self, type_: Any) -> Any:
+        """Return what a name stands for, or a type in a type's place."""
+        while isinstance(type_, dict) and not isinstance(type_["type"], str):
+            type_ = type_["type"]
+        return self._named.get(type_.rpartition(".")[2], type_) if isinstance(type_, str) else type_
+
+    def _is_empty(self, type_: Any) -> bool:
+        kind = _kind(type_ := self._known(type_))
+        if kind == "record":
+            return all(self._is_empty(field["type"]) for field in type_["fields"])
+        return kind == "null" or (kind == "fixed" and not type_["size"])
+
+    def _pass(self, type_: Any) -> None:
+        if isinstance(type_ := self._known(type_), list):
+            type_ = self._known(type_[self._number()])
+        kind = _kind(type_)
+        if kind == "record":
+            for field in type_["fields"]:
+                self._pass(field["type"])
+        elif kind in ("array", "map"):
+            self._pass_items(type_.get("items", type_.get("values")), keys=kind == "map")
+        elif kind in ("int", "long", "enum"):
+            self._number()
+        elif kind in ("string", "bytes"):
+            self._pass_bytes()
+        else:
+            size = type_["size"] if kind == "fixed" else 0
+            self._at += {"boolean": 1, "float": 4, "double": 8}.get(kind, size)
+
+    def _pass_items(self, items: Any, *, keys: bool) -> None:
+        empty = not keys and self._is_empty(items)
+        while count := self._number():
+            if count < 0:
+                self._number()  # the bytes of these
+            if empty:
+                self._empty += abs(count)
+                if self._empty > _MOST_EMPTY:
+                    return
+                continue
+            for _ in range(abs(count)):
+                if keys:
+                    self._pass_bytes()
+                self._pass(items)
+
+    def _pass_bytes(self) -> None:
+        length = self._number()
+        self._at += length
+
+    def _number(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            found |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (found >> 1) ^ -(found & 1)
+
+
+def _kind(type_: Any) -> str:
+    """Return the word for a type; that of a union is its first."""
+    if isinstance(type_, dict):
+        return str(type_["type"])
+    return type_ if isinstance(type_, str) else "union"
+
+
+def _inner(type_: Mapping[str, Any]) -> list[Any]:
+    """Return the types that a record, an array or a map consists of."""
+    fields = [field["type"] for field in type_.get("fields", ())]
+    return fields + [type_[word] for word in ("items", "values") if word in type_]
+
+
+def _items(type_: Any) -> Iterator[Any]:
+    """Give the types of the elements of all arrays in a schema."""
+    for part in type_ if isinstance(type_, list) else [type_]:
+        if isinstance(part, dict):
+            if "items" in part:
+                yield part["items"]
+            for inner in _inner(part):
+                yield from _items(inner)
 
 
 class _Counted(io.BufferedReader):
@@ -64,7 +227,7 @@ def _large_blocks(file: _Counted, most: int, until: float) -> Iterator[tuple[int
     """Give offset and size of the first block that is too large."""
     if _take(file, len(_MAGIC)) != _MAGIC:
         return
-    codec = _codec(file)
+    codec = _metadata(file).get(b"avro.codec", b"null").decode(errors="replace")
     _take(file, _SYNC)
     while time.monotonic() < until and file.peek(1):
         at = file.at
@@ -99,18 +262,17 @@ def _unpacks_to_more(block: bytes, codec: str, most: int) -> bool:
     return total > most
 
 
-def _codec(file: _Counted) -> str:
-    """Read the metadata, which is a map in blocks, and return the codec that it names."""
-    codec, left = "null", _MOST_METADATA
+def _metadata(file: _Counted) -> dict[bytes, bytes]:
+    """Read the metadata, which is a map in blocks."""
+    found, left = dict[bytes, bytes](), _MOST_METADATA
     while count := _number(file):
         if count < 0:
             _number(file)  # the bytes of the map's block
         for _ in range(abs(count)):
             key, value = (_take(file, _checked(_number(file), left)) for _ in range(2))
             left -= len(key) + len(value)
-            if key == b"avro.codec":
-                codec = value.decode(errors="replace")
-    return codec
+            found[key] = value
+    return found
 
 
 def _checked(length: int, most: int) -> int:

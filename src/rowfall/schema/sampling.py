@@ -37,7 +37,7 @@ from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import NULL_WORDS
 from rowfall.decoder import installed
-from rowfall.schema import json_sample
+from rowfall.schema import avro_blocks, json_sample
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.column_facts import (
@@ -66,6 +66,7 @@ from rowfall.schema.types import footers, json_objects, parquet_files
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
 from rowfall.sources.base import Source
+from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT
 
 FILES, ROWS = SAMPLED_FILES, OBJECTS
@@ -170,6 +171,10 @@ def take_sample(
         return sampler.sample_by_engine()
     if encoding.kind is Kind.JSON:
         return sampler.sample_json(options)
+    if encoding.format == "Avro" and isinstance(source, ObjectSource):
+        everything = (listing.split(n, "") for n in range(len(listing)))
+        if (error := avro_blocks.endless(source, everything)) is not None:
+            raise error
     return sampler.sample_typed(options)
 
 

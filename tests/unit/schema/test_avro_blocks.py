@@ -9,7 +9,8 @@ import fastavro
 import pytest
 
 from rowfall.core.options import Options
-from rowfall.schema.avro_blocks import too_large
+from rowfall.schema import avro_blocks
+from rowfall.schema.avro_blocks import endless, too_large
 from rowfall.sources import open_source
 from rowfall.stores.objects import ObjectSource
 
@@ -66,3 +67,60 @@ def test_what_cannot_be_read_is_left_to_the_load(tmp_path: Path, cut: int) -> No
     path = tmp_path / "a.avro"
     path.write_bytes(written("deflate", [SMALL])[:cut] or b"x")
     assert said(path) is None
+
+
+# Each kind of type in front of the elements that take no bytes, so that each is passed by.
+BEFORE = [
+    ("boolean", True), ("int", -300), ("long", 1 << 40), ("float", 1.5), ("double", 2.5),
+    ("bytes", b"ab"), ("string", "x" * 200), ("null", None),
+    ({"type": "enum", "name": "e", "symbols": ["u", "v"]}, "v"),
+    ({"type": "fixed", "name": "f", "size": 3}, b"abc"), ("f", b"abc"),
+    ({"type": "array", "items": "f"}, [b"abc"] * 2),
+    ({"type": "map", "values": {"type": "array", "items": "long"}}, {"k": [1, 2], "l": []}),
+    (["null", "string"], None), (["null", "string"], "y"),
+    ({"type": "record", "name": "s", "fields": [{"name": "t", "type": "int"}]}, {"t": 1}),
+    ({"type": "long", "logicalType": "timestamp-micros"}, 5),
+]  # fmt: skip
+EMPTY = {"type": "record", "name": "none", "fields": [{"name": "n", "type": "null"}]}
+
+
+def counted(path: Path) -> str | None:
+    source = open_source([str(path)], Options())
+    assert isinstance(source, ObjectSource)
+    error = endless(source, [source.listing().split(0, "")])
+    return None if error is None else error.message
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "xz"])
+@pytest.mark.parametrize(
+    ("items", "rows"),
+    [
+        ("null", [[None] * 2, [], [None] * 2]),
+        (EMPTY, [[{"n": None}] * 2, [], [{"n": None}] * 2]),
+        ({"type": "array", "items": "null"}, [[[None], [None]], [], [[None] * 2]]),
+    ],
+)
+def test_elements_without_bytes_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, items: object, rows: list[object]
+) -> None:
+    types = [*BEFORE, ({"type": "array", "items": items}, None)]
+    fields = [{"name": f"c{n}", "type": type_} for n, (type_, _) in enumerate(types)]
+    values = {f"c{n}": value for n, (_, value) in enumerate(BEFORE)}
+    last = f"c{len(BEFORE)}"
+    path = tmp_path / "a.avro"
+    with path.open("wb") as file:
+        schema = {"type": "record", "name": "r", "fields": fields}
+        records = [{**values, last: row} for row in rows]
+        fastavro.writer(file, fastavro.parse_schema(schema), records, codec=codec)
+    monkeypatch.setattr(avro_blocks, "_MOST_EMPTY", 4)
+    assert counted(path) is None
+    monkeypatch.setattr(avro_blocks, "_MOST_EMPTY", 3)
+    found = counted(path)
+    assert found is not None
+    assert "an array of more than 3 elements that take no bytes" in found
+
+
+def test_no_file_is_looked_through_whose_elements_take_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(written("null", [10])[:-30] + b"no block at all")
+    assert counted(path) is None
