@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import random
+import struct
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -126,10 +127,18 @@ def _float(kind: Kind, bits: int = 64) -> Own:
     def text(value: float) -> str:
         if value != value or abs(value) == float("inf"):
             return str(value)
-        return format(Decimal(value if exact else repr(value)), "f")
+        return format(Decimal(value if exact else _shortest(value, bits)), "f")
 
     type_ = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}[bits]
     return Own(type_, lambda r: r.choice((*known, *known, *ends)), text, bits != 16)
+
+
+def _shortest(value: float, bits: int) -> str:
+    """Return the shortest text that means a float, among those of its width."""
+    if bits != 32:
+        return repr(value)
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(t for t in texts if struct.pack("f", float(t)) == struct.pack("f", value))
 
 
 def _truth(kind: Kind) -> Own:
@@ -388,7 +397,7 @@ def _cell(r: random.Random, kind: Kind, own: Own, *, odd: bool) -> Cell:
 def _is_plain(kind: Kind, own: Own, tree: Any, value: Any) -> bool:
     """Tell whether a value is written in the only way there is, and is the same number."""
     if isinstance(tree, str):
-        odd = "E" in tree and "Decimal" in kind.name
+        odd = ("E" in tree and "Decimal" in kind.name) or tree in ("inf", "-inf", "nan")
         text = kind.name.rstrip(")").endswith("String") or isinstance(value, bool)
         return not odd and (text or bool(str(value) == tree))
     if isinstance(value, float):

@@ -243,8 +243,11 @@ def _write(made: random.Random, one: Draw) -> None:
 
 
 def as_meant(rows: list[list[str]]) -> list[list[str]]:
-    """Return rows without the words for NULL in columns that hold numbers or dates besides."""
-    plain = re.compile(r"[-+]?\d+(\.\d+)?|\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?")
+    """Return rows without the words for NULL in columns of numbers, dates, UUIDs, true and false."""
+    plain = re.compile(
+        r"[-+]?\d+(\.\d+)?|\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?"
+        r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|true|false"
+    )
     words = ("", "NA", "NULL", "N/A")
     columns = [
         all(v.strip() in words or plain.fullmatch(v.strip()) for v in column)

@@ -501,7 +501,7 @@ def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
     if target.base == "Decimal":
         precision, _, scale = target.args.partition(",")
         wrong = f"ifNull({beyond(value, int(precision), int(scale or 0))}, 1)"
-    if target.text or (source.base == "Decimal" and target.base.startswith("Float")):
+    if target.text or (source.base == "Decimal" and "Float" in target.base):
         return value, wrong  # rounding a decimal to a float is what was asked for
     if target.base in exact or source.base in exact:
         same = f"ifNull(CAST({value}, {quote(f'Nullable({source.bare})')}) != {x}, 1)"

@@ -474,6 +474,7 @@ TYPED = [
     # 0001-01-01 in nanoseconds is no number of 64 bits.
     ("DateTime64(9)", "'2020-01-01 00:00:00.5'", "DateTime64(8)", "2020-01-01 00:00:00.50000000"),
     ("DateTime64(9)", "'2020-01-01 00:00:00.000000001'", "DateTime64(8)", ERROR),
+    ("Decimal(9, 2)", "1.1", "Float32", "1.1"), ("Decimal(9, 2)", "0.5", "Float64", "0.5"),
 ]  # fmt: skip
 
 
@@ -490,6 +491,19 @@ def test_typed_formats(
     columns = [strict_column("k", "k", "Int32", Kind.TYPED, "Int32")]
     columns.append(strict_column("v", "v", target, Kind.TYPED, source))
     assert outcome(chdb_engine, path, encoding, columns) == wanted
+
+
+def test_a_decimal_becomes_the_shortest_of_floats(chdb_engine: Chdb, tmp_path: Path) -> None:
+    """There is no cast back, which older engines have no such type for."""
+    path = tmp_path / "v.native"
+    chdb_engine.run(
+        f"INSERT INTO FUNCTION file('{path}', 'Native') "
+        "SELECT 1::Int32 AS k, CAST(1.5 AS Decimal(9, 2)) AS v"
+    )
+    encoding = Encoding("Native", "none", Kind.TYPED)
+    columns = [strict_column("k", "k", "Int32", Kind.TYPED, "Int32")]
+    columns.append(strict_column("v", "v", "BFloat16", Kind.TYPED, "Decimal(9, 2)"))
+    assert outcome(chdb_engine, path, encoding, columns) == "1.5"
 
 
 NESTED = [
