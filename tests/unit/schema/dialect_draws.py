@@ -243,7 +243,7 @@ def _write(made: random.Random, one: Draw) -> None:
 
 
 def as_meant(rows: list[list[str]]) -> list[list[str]]:
-    """Return rows without the words for NULL in columns of numbers, dates, UUIDs, true and false."""
+    """Return rows without the words for NULL in columns of numbers, dates, UUIDs and truth."""
     plain = re.compile(
         r"[-+]?\d+(\.\d+)?|\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?"
         r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|true|false"
