@@ -350,8 +350,8 @@ def moment(name: str, digits: int, zone: str, first: datetime, last: datetime) -
         if at.astimezone(own).replace(tzinfo=None) != written:
             raise ValueError(text)  # an hour that clocks leave out
         # Seconds are counted in UTC; days of older releases begin and end where the clock is.
-        within = written.replace(tzinfo=UTC) if first.year == 1900 and digits < 9 else at
-        if not first <= within <= last:
+        within = written.replace(tzinfo=UTC) if first.year == 1900 else at
+        if within < first or (at if digits == 9 else within) > last:
             raise ValueError(text)
         more = "." + fraction.ljust(digits, "0") if digits else ""
         return f"{written:%Y-%m-%d %H:%M:%S}".rjust(19, "0") + more

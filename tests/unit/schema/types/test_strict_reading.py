@@ -474,6 +474,12 @@ TYPED = [
     # 0001-01-01 in nanoseconds is no number of 64 bits.
     ("DateTime64(9)", "'2020-01-01 00:00:00.5'", "DateTime64(8)", "2020-01-01 00:00:00.50000000"),
     ("DateTime64(9)", "'2020-01-01 00:00:00.000000001'", "DateTime64(8)", ERROR),
+    ("Decimal(38, 4)", "'2366316874624148267020507473689561.8680'", "Float64",
+     "2.3663168746241483e33"),
+    ("Array(Decimal(18, 4))", "['16777217.0001']", "Array(Float32)", "[16777218]"),
+    ("DateTime64(3)", "'1969-12-31 00:00:00'", "Date", ERROR),
+    ("Array(DateTime64(3))", "['2024-02-29 00:00:00']", "Array(Date)", "['2024-02-29']"),
+    ("Array(Nullable(UInt32))", "[0, NULL]", "Array(Nullable(Decimal(38, 38)))", "[0,NULL]"),
     ("Decimal(9, 2)", "1.1", "Float32", "1.1"), ("Decimal(9, 2)", "0.5", "Float64", "0.5"),
 ]  # fmt: skip
 
