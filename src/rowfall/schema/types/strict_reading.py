@@ -508,8 +508,9 @@ def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
     if target.text or floated:
         return value, wrong  # rounding a decimal to a float is what was asked for
     if target.base in exact or source.base in exact:
-        # A plain cast would throw at what a NULL hides.
-        same = f"ifNull(accurateCastOrNull({value}, {quote(source.bare)}) != {x}, 1)"
+        same = f"ifNull(CAST({value}, {quote(f'Nullable({source.bare})')}) != {x}, 1)"
+        if source.bits and target.base == "Decimal":  # a cast back throws at what a NULL hides
+            same = f"ifNull(toString({value}) != toString({x}), 1)"
         wrong = f"{same} OR {wrong}" if target.base == "Decimal" else same
     return value, wrong
 
