@@ -257,8 +257,8 @@ class LoadedSplits:
         ]
         if not found or any(one.made == now for one in found):
             return False
-        # OPTIMIZE in the second of CREATE, or another server that follows the first, leave rows.
-        return not self._has_any(found)
+        # Another server that follows the first has other numbers, and the rows.
+        return not self._holds(found, now)
 
     def forget_all(self) -> None:
         """Remove all that is recorded of the table."""
@@ -468,13 +468,11 @@ class LoadedSplits:
     def _holds(self, records: Sequence[RecordedSplit], now: str) -> bool:
         """Tell whether the table holds the rows of records, by one of them and their number."""
         if now not in self._same:
+            samples = list(dict.fromkeys(one.sample for one in records if one.sample))
             ((rows,),) = self._database.ask(f"SELECT COUNT(*) FROM {self.table}")
-            self._same[now] = int(rows) >= self._added(records) and self._has_any(records)
+            enough = int(rows) >= self._added(records)
+            self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
         return self._same[now]
-
-    def _has_any(self, records: Sequence[RecordedSplit]) -> bool:
-        samples = list(dict.fromkeys(one.sample for one in records if one.sample))
-        return any(map(self._has, samples[:_MOST_SAMPLES]))
 
     def _has(self, sample: str) -> bool:
         digest, *names = json.loads(sample)
