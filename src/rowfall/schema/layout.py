@@ -25,8 +25,9 @@ FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""
 
 _KEY_NAME = regex(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
-_WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "UUID": 16,
-           "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8, "Decimal": 8, "Enum8": 1}  # fmt: skip
+_WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "Time": 4,
+           "Time64": 8, "UUID": 16, "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8,
+           "Decimal": 8, "Enum8": 1}  # fmt: skip
 
 
 def lay_out(
