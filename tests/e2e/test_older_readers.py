@@ -199,13 +199,16 @@ def test_times_of_day_in_parquet(lake: Lake, web: Web) -> None:
     shell.ok("load", "a.parquet", "--table", "n", "--decoder", "never")
     api.load(table, to=str(shell.folder / "rowfall-data"), table="f")
     lake.ok("load", "a.parquet", "--table", "t")
-    url = web.put("older/times.parquet", (shell.folder / "a.parquet").read_bytes())
-    lake.ok("load", url, "--table", "w")
+    data = (shell.folder / "a.parquet").read_bytes()
+    lake.ok("load", web.put("older/times.parquet", data), "--table", "w")
+    piped = ("load", "-", "--table", "p")
+    shell.ok(*piped, stdin=data.decode(errors="surrogateescape"))
+    lake.ok(*piped, stdin=data.decode(errors="surrogateescape"))
     asked = "SELECT v, arrayMap(x -> toString(x), l), toTypeName(v) FROM {} ORDER BY id"
     wanted = [[v, [v], types[0]] for v in stored]
-    for name in ("t", "n", "f"):
+    for name in ("t", "n", "f", "p"):
         assert shell.rows(asked.format(name)) == wanted, name
-    for name in ("t", "w"):
+    for name in ("t", "w", "p"):
         texts = [[*row[:2], types[1]] for row in wanted]
         assert lake.rows(asked.format(f"{{db}}.{name}")) == texts, name
 

@@ -4,8 +4,8 @@
 //! A block begins with 48 bits that stand anywhere, not at bytes. Its bits become a stream of one
 //! block, which the crate decompresses and whose checksum it compares; the checksum of a stream is
 //! computed from those of its blocks here. That the 48 bits stand inside of a block by chance is to
-//! be expected once in 35 TB: such a file fails like a damaged one, and who unpacks it in one thread
-//! has the last word.
+//! be expected once in 35 TB: such a file fails like a damaged one, and the engine, which unpacks it
+//! in one thread, has the last word.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};
