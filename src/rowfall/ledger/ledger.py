@@ -201,8 +201,15 @@ class Ledger:
             if leases.is_of_other_pid_namespace(row.owner, self.path):
                 self.stopped_running(row.id)
 
+    def running_here(self, load_id: str) -> LoadRow | None:
+        """Return a load of this process of which nothing says yet how it has ended; else None."""
+        rows = self.loads(
+            "WHERE id = ? AND state = 'running' AND owner = ?", load_id, leases.this_process()
+        )
+        return rows[0] if rows else None
+
     def stopped_running(self, load_id: str) -> None:
-        """Record that a load has ended by an error, if nothing else says how it has ended."""
+        """Record that a load has ended, if nothing else says how."""
         with self._store.change() as db:
             db.execute(
                 "UPDATE load SET state = 'interrupted' WHERE id = ? AND state = 'running'",

@@ -103,13 +103,15 @@ class LedgerStore:
         """Enter a transaction: on disk when it is left, undone by an exception."""
         with self._guard:
             try:
-                self._db.execute("BEGIN IMMEDIATE")
                 try:
+                    self._db.execute("BEGIN IMMEDIATE")
                     yield self._db
+                    self._db.execute("COMMIT")
                 except BaseException:
-                    self._db.execute("ROLLBACK")
+                    # Ctrl-C comes as a statement returns: after BEGIN or COMMIT, too.
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
                     raise
-                self._db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise _explain(self.path, error) from None
 

@@ -42,6 +42,8 @@ def _absent(report: Report, otherwise: str) -> str:
         return "The load has just begun."
     if report.outcome == "lost":
         return "Its process was gone before it had written down what it did."
+    if report.outcome in ("failed", "interrupted") and not report.attempts:
+        return "It has ended before its first attempt."
     return otherwise if report.rowfall_version else _OLDER
 
 
@@ -277,9 +279,7 @@ def _shards(report: Report) -> Sequence[Chart]:
 def _files(found: Explanation) -> Sequence[Chart]:
     ended = [each for each in found.attempts if not each.error]
     slowest = sorted(ended, key=lambda each: -each.seconds)[:_SLOWEST]
-    absent = _absent(found.report, "No attempt has ended.")
-    if found.plan is None and not found.report.unfinished:
-        absent = _OLDER
+    absent = _absent(found.report, _OLDER if found.plan is None else "No attempt has ended.")
     names = _names(slowest)
     bars = tuple((name, each.seconds) for name, each in zip(names, slowest, strict=True))[:_BARS]
     notes = tuple(

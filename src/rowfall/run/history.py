@@ -10,9 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core import uri
-from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.errors import (
+    DataError,
+    Interrupted,
+    LedgerError,
+    RowfallError,
+    SourceError,
+    TargetError,
+    UsageError,
+)
 from rowfall.core.load_record import PartSizes
-from rowfall.core.masked import MASK
+from rowfall.core.masked import MASK, redact
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
 from rowfall.core.own_files import LEDGER_NAME
@@ -25,6 +33,7 @@ from rowfall.core.results import (
     WorkerReport,
 )
 from rowfall.core.steering import SteeringStep
+from rowfall.core.version import __version__
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
 from rowfall.ledger.recorder import known
@@ -85,16 +94,23 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
             continue
         if row.state == "running" and row.owner and not has_ended(row.owner, path):
             yield _running_report(path, row)
-        elif row.report is not None:
-            found = from_json(row.report)
-            # "running" with a report: a later run of the same load was killed.
-            yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
+        elif row.report is not None and row.state != "running":
+            yield from_json(row.report)
         else:
-            # It has said how many files are loaded; its rows are those that were read.
-            found = _running_report(path, row)
-            yield dataclasses.replace(
-                found, outcome="lost", rows=0, bytes_source=0, progress=None
-            )  # fmt: skip
+            yield _stopped_report(path, row, "lost")
+
+
+def _stopped_report(path: Path, row: LoadRow, outcome: str) -> Report:
+    """Return the report of a load whose last run has not come to one.
+
+    The figures are those of the run before it, where there was one.
+    """
+    if row.report is not None:
+        return dataclasses.replace(from_json(row.report), outcome=outcome)
+    # It has said how many files are loaded; its rows are those that were read.
+    return dataclasses.replace(
+        _running_report(path, row), outcome=outcome, rows=0, bytes_source=0, progress=None
+    )  # fmt: skip
 
 
 def _running_report(path: Path, row: LoadRow) -> Report:
@@ -222,6 +238,36 @@ def sources(asked: Mapping[str, Any], load_id: str, instead: str) -> list[str]:
 def record(ledger: Ledger, report: Report) -> None:
     """Record that a run has ended, with its report."""
     ledger.end(report.load_id, report.outcome, json.dumps(dataclasses.asdict(report)))
+
+
+def record_stopped(ledger: Ledger, load_id: str, error: BaseException) -> None:
+    """Record how a run of this process has ended that has not come to its report.
+
+    Nothing is recorded of one that has, or that was forgotten because it had done nothing yet.
+
+    Args:
+        error: what has ended it. What is no ``Exception``, as of Ctrl-C, interrupts it.
+    """
+    row = ledger.running_here(load_id)
+    if row is None:
+        return
+    interrupted = isinstance(error, Interrupted) or not isinstance(error, Exception)
+    report = _stopped_report(ledger.path, row, "interrupted" if interrupted else "failed")
+    # Those of single files are still true; what ended the run before as a whole is not.
+    failures = report.failures if report.splits_failed else ()
+    if not interrupted:
+        failures = (_failure(report.source, error),)
+    record(ledger, dataclasses.replace(report, failures=failures, rowfall_version=__version__))
+
+
+def _failure(source: str, error: BaseException) -> Failure:
+    """Return the failure of a whole load, which names its source in place of a file."""
+    if not isinstance(error, RowfallError):
+        return Failure(source, redact(f"{type(error).__name__}: {error}"))
+    lasting = isinstance(error, UsageError | DataError | SourceError | TargetError)
+    return Failure(
+        source, error.message, error.hint, lasting and not error.transient, error.code
+    )  # fmt: skip
 
 
 def from_json(text: str) -> Report:

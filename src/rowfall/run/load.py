@@ -34,6 +34,7 @@ from rowfall.core.events import (
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import ClearedFiles, Report
+from rowfall.core.signals import check_stopped
 from rowfall.ledger.ledger import UNDO
 from rowfall.plan.continued import keep_identity, loaded_streams
 from rowfall.plan.planner import make_plan
@@ -95,6 +96,7 @@ def run_next(
         if check is not None:
             check()
         load.recorder.plan = planned = explained.planned(plan)  # who watches the load sees it
+        check_stopped()  # one of many tables, whose threads hear no signal
         with timed(load.emit, "prepare"):
             prepared = _prepare(load, settled, facts, plan)
             keep_identity(session, load.ledger, load.id)

@@ -6,20 +6,23 @@ import json
 import os
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
 from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core import uri
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.events import Event
 from rowfall.core.options import changed
+from rowfall.core.signals import undisturbed
 from rowfall.destinations.questions import about_load
 from rowfall.ledger import Ledger, LoadRow, scratches
 from rowfall.ledger.recorder import Recorder
 from rowfall.ledger.running import Running
+from rowfall.run.history import record_stopped
 
 # Loads that this process runs now: another thread's load is not an unfinished one.
 _ACTIVE: set[str] = set()
@@ -48,46 +51,61 @@ class OtherLoads(Collection[str]):
 def open_load(session: Session) -> Iterator[LoadRun]:
     """Take up the unfinished load of the same request, or begin a new one.
 
-    ``rowfall status`` sees how far it is.
+    ``rowfall status`` sees how far it is, and how it has ended, whatever has ended it.
 
     Raises:
         UsageError: it has loaded something and was run with options that read otherwise.
     """
     ledger = session.ledger
     assert ledger is not None  # noqa: S101 - only dry sessions have none
-    load_id, new = _choose_load(session, ledger, _ACTIVE)
-    begun = datetime.now(UTC).isoformat(timespec="seconds")
-    salt = load_id if session.options.force else ""
-    recorder = Recorder()
-    said = Running(ledger.path, load_id, recorder)
-
-    def emit(event: Event) -> None:
-        said.hear(event)
-        session.emit(event)
-
+    choice = _choose_load(session, ledger, _ACTIVE)
     engines = {id(e): e for e in (session.reader, *(w.engine for w in session.writers))}.values()
-    for engine in engines:
-        engine.log_statements(recorder.ran)
-    _ACTIVE.add(load_id)
-    try:
-        key = session.destination.key(session, load_id)
-        yield LoadRun(
-            session, load_id, emit, begun, ledger, key, salt, new, OtherLoads(load_id), recorder
-        )
-    except RowfallError:
-        ledger.stopped_running(load_id)
-        raise
-    finally:
-        for engine in engines:
-            engine.log_statements(None)
-        said.remove()
-        _ACTIVE.discard(load_id)
+    with ExitStack() as stack:
+        load_id = ""
+        try:
+            # Of a load that is written down as running by then, Ctrl-C has to know the id.
+            with undisturbed():
+                load_id, new = _begin(session, ledger, choice)
+                _ACTIVE.add(load_id)
+                stack.callback(_ACTIVE.discard, load_id)
+            recorder = Recorder()
+            said = Running(ledger.path, load_id, recorder)
+            stack.callback(said.remove)
+
+            def emit(event: Event) -> None:
+                said.hear(event)
+                session.emit(event)
+
+            for engine in engines:
+                stack.callback(engine.log_statements, None)
+                engine.log_statements(recorder.ran)
+            yield LoadRun(
+                session, load_id, emit, datetime.now(UTC).isoformat(timespec="seconds"), ledger,
+                session.destination.key(session, load_id),
+                load_id if session.options.force else "", new, OtherLoads(load_id), recorder,
+            )  # fmt: skip
+        except BaseException as error:
+            # What ended the load is said, not that a ledger takes no more words.
+            with suppress(LedgerError):
+                record_stopped(ledger, load_id, error)
+            raise
 
 
-def _choose_load(
-    session: Session, ledger: Ledger, active: Collection[str]
-) -> tuple[str, bool]:  # fmt: skip
-    """Return the unfinished load of the same sources into the same table, or a new one and True.
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The load to go on with; ``old`` is None for a new one.
+
+    Attributes:
+        fingerprint: by which a re-run finds it. ``request``: JSON without secrets.
+    """
+
+    old: LoadRow | None
+    fingerprint: str
+    request: str
+
+
+def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> _Choice:
+    """Return the unfinished load of the same sources into the same table, or a new one.
 
     Args:
         active: loads that this process runs now, which are not unfinished.
@@ -129,18 +147,24 @@ def _choose_load(
         "password": bool(session.target.secrets),
         "options": {k: v for k, v in given.items() if k not in _ANSWERS},
     })  # fmt: skip
-    if old is not None and ledger.take_up(old, request):
+    return _Choice(old, request_print, request)
+
+
+def _begin(session: Session, ledger: Ledger, choice: _Choice) -> tuple[str, bool]:
+    """Record that a load runs; return its id, and whether it is a new one."""
+    old = choice.old
+    if old is not None and ledger.take_up(old, choice.request):
         return old.id, False
     load_id = secrets.token_hex(5)
     if session.scratch:  # by which what it leaves after a kill -9 is known
         load_id = scratches.load_id(ledger.path.stem)
     ledger.begin(
         load_id,
-        request_print,
+        choice.fingerprint,
         session.source.text,
         session.target.text,
         session.target_key,
-        request,
+        choice.request,
     )
     return load_id, True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rowfall.core.load_record import LoadRecord, RecordedEvent, Sample
 from rowfall.core.results import Explanation, PlannedLoad, Report, ShardReport
 from rowfall.core.steering import BACK_OFF, PARTS, SteeringStep, said
@@ -86,6 +88,11 @@ def test_each_reason_for_an_empty_chart_is_the_right_one() -> None:
         assert reason in page_html(load_page(Explanation(report(**more), None))), more
     running = Report("1f0c2a91", "running", "a.csv", "d", "t", "now")
     assert "The load has just begun." in page_html(load_page(Explanation(running, None)))
+    for outcome in ("failed", "interrupted"):
+        stopped = replace(report(seconds=0.0), outcome=outcome)
+        text = page_html(load_page(Explanation(stopped, None)))
+        assert "It has ended before its first attempt." in text
+        assert "An older rowfall" not in text
     lost = Report("1f0c2a91", "lost", "a.csv", "d", "t", "now")
     text = page_html(load_page(Explanation(lost, None)))
     assert "Its process was gone before it had written down what it did." in text
