@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from lab.process import wait_until
 from rowfall.core.errors import TargetError
 from rowfall.core.options import Options
 from rowfall.destinations.database import open_database
+from rowfall.engines.database import SplitRecord
 from rowfall.systems.kafka import record as kafka_record
 from rowfall.systems.kafka.database import KafkaDatabase
+from rowfall.systems.kafka.record import Message
 from rowfall.targets import open_target
 
 pytestmark = pytest.mark.xdist_group("kafka")
@@ -140,6 +144,105 @@ def test_what_is_recorded_of_many_files_is_packed(
         database.prune_record(-1)
     with closing(opened(uri)) as database:
         assert len(database.loaded()) == 3  # of the load that came last
+
+
+@pytest.fixture
+def packing(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[KafkaDatabase, ...]]:
+    """Two processes at a topic of short messages, of which few are packed."""
+    monkeypatch.setattr(kafka_record, "PACK", 4)
+    uri = f"kafka://{kafka.servers}/{kafka.create(max_message_bytes=1000)}"
+    with closing(opened(uri)) as one, closing(opened(uri)) as other:
+        one.prepare(())
+        yield one, other
+
+
+def told(database: KafkaDatabase, load: str, ids: Sequence[str]) -> None:
+    """Record ids as a load does."""
+    records = [SplitRecord(id_, id_) for id_ in ids]
+    database._send(database.record.loaded(records, f"{load}_1", load, 1))
+
+
+IDS = [f"{number * 99_991:032x}" for number in range(200)]
+
+
+def test_who_forgets_a_load_again_leaves_what_was_loaded_after_it(
+    packing: tuple[KafkaDatabase, ...],
+) -> None:
+    database, _ = packing
+    for load in ("first", "second"):
+        told(database, load, IDS)
+        database.join_record()
+        assert (database.record.splits, len(database.loaded())) == ({}, len(IDS))
+        assert database.forget("first") == (len(IDS) if load == "first" else 0)
+    assert database.loaded() == set(IDS)
+    assert database.forget("second") == len(IDS)
+    assert not database.loaded()
+
+
+def test_what_is_forgotten_while_it_is_packed_is_not_packed(
+    packing: tuple[KafkaDatabase, ...],
+) -> None:
+    packer, other = packing
+    told(packer, "first", IDS)
+
+    def change() -> list[Message]:
+        found = packer.record.packing()
+        assert other.forget("first") == len(IDS)
+        return found
+
+    with pytest.raises(TargetError):
+        packer._change(change, 10)
+    packer.record.refresh()
+    assert not packer.loaded()
+    assert not other.loaded()
+
+
+def test_many_ids_are_several_messages(
+    packing: tuple[KafkaDatabase, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_record, "_MOST_IDS", 70)
+    database, other = packing
+    told(database, "first", IDS)
+    database.join_record()
+    assert other.loaded() == database.loaded() == set(IDS)
+    assert len(other.record._files) == 3
+    assert other.forget("first") == len(IDS)
+    database.record.refresh()
+    assert not database.loaded()
+
+
+def test_a_record_that_was_not_read_for_long_is_read_anew(
+    packing: tuple[KafkaDatabase, ...],
+) -> None:
+    """What says that an id was forgotten is gone from the topic after a day."""
+    database, _ = packing
+    told(database, "first", IDS[:2])
+    database.record.splits["f" * 32] = database.record.splits[IDS[0]]
+    assert len(database.loaded()) == 3
+    database.record._read_at -= 7 * 3600
+    assert database.loaded() == set(IDS[:2])
+
+
+def test_what_lies_behind_an_open_transaction_is_waited_for(shell: Shell, kafka: Kafka) -> None:
+    """All topics have one record, and nobody reads what comes behind what another one has begun:
+    a load that did not wait would send again what is recorded there."""
+    topic = kafka.create()
+    shell.write("a.csv", csv([(1,)], "id"))
+    to = ("--to", f"kafka://{kafka.servers}/{topic}", "--transactional", "--json")
+    shell.ends(0, "load", "a.csv", *to)
+    killed = kafka.producer(transactional_id=f"t{time.time_ns()}")
+    killed.init_transactions(30)
+    killed.begin_transaction()
+    killed.produce("_rowfall_loaded", b"{}", key=b"another/id")
+    killed.flush()
+    shell.write("b.csv", csv([(2,)], "id"))
+    refused = shell.ends(5, "load", "b.csv", *to, "--patience", "1s")
+    assert "a transaction in _rowfall_loaded has been open" in " ".join(refused.err.split())
+    ended = threading.Timer(3, killed.abort_transaction)
+    ended.start()
+    assert shell.ends(0, "load", "b.csv", *to).document["rows"] == 1
+    ended.join()
+    assert len(committed(kafka, topic)) == 2
 
 
 @pytest.mark.parametrize(

@@ -299,11 +299,12 @@ class Client:
             return str(self.admin.list_topics(topic, timeout=ASK_SECONDS).cluster_id)
 
     def offsets(
-        self, topic: str, partitions: Sequence[int], where: str | int = EARLIEST
-    ) -> dict[int, int]:
+        self, topic: str, partitions: Sequence[int], where: str | int = EARLIEST, *,
+        behind_open: bool = False,
+    ) -> dict[int, int]:  # fmt: skip
         """Return an offset of each partition: the first one, the end, or by time (ms).
 
-        The end is where transactions are that are still open.
+        The end is where transactions are that are still open, unless ``behind_open``.
         """
         with self.explained():
             from confluent_kafka import IsolationLevel, TopicPartition
@@ -312,10 +313,14 @@ class Client:
             spec: Any = OffsetSpec
             known = {EARLIEST: spec.earliest, LATEST: spec.latest}
             wanted = known[where]() if isinstance(where, str) else spec.for_timestamp(where)
+            level = IsolationLevel.READ_COMMITTED
+            if behind_open:
+                level = IsolationLevel.READ_UNCOMMITTED
             asked = self.admin.list_offsets(
                 {TopicPartition(topic, p): wanted for p in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_SECONDS,
-            )  # fmt: skip
+                isolation_level=level,
+                request_timeout=ASK_SECONDS,
+            )
             return {tp.partition: f.result(ASK_SECONDS).offset for tp, f in asked.items()}
 
     def committed(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:

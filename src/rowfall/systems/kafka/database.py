@@ -41,22 +41,23 @@ from rowfall.systems.kafka.client import (
 )
 from rowfall.systems.kafka.errors import ReadingError
 from rowfall.systems.kafka.producer import (
+    SHORT_MS,
     AbortedError,
+    FencedError,
     Producer,
     ProducerTimeoutError,
     TooLarge,
     messages,
 )
-from rowfall.systems.kafka.record import KafkaRecord, Message
+from rowfall.systems.kafka.record import MESSAGE_BYTES, MOST_MESSAGE, KafkaRecord, Message
 from rowfall.systems.kafka.rows import keyed, lines
 from rowfall.targets.transactional import RECORD_NAME
 
 if TYPE_CHECKING:
     from rowfall.systems.kafka.rows import Batch
 
-# What brokers take where the topic does not say.
-_MOST_MESSAGE = "max.message.bytes"
 _SHOWN = 60
+_TIMEOUTS = ("message.timeout.ms", "delivery.timeout.ms")  # one property with two names
 
 
 def _direction(topic: str) -> Direction:
@@ -141,7 +142,7 @@ class KafkaDatabase(Transactions):
                 self.record.topic_id = made.id
         self.record.make()
         self.record.keep()
-        self.record.refresh()
+        self._read()
         if self.record.is_empty:
             self.accept()
         self.join_record()
@@ -159,24 +160,32 @@ class KafkaDatabase(Transactions):
         """Return the bytes of the largest message that the topic takes."""
         with self._guard:
             if not self._limit:
-                self._limit = 1_000_000
+                self._limit = MESSAGE_BYTES
                 with suppress(TargetError):  # not all users may ask
-                    self._limit = int(self.client.config(self.topic)[_MOST_MESSAGE])
+                    self._limit = int(self.client.config(self.topic)[MOST_MESSAGE])
             return self._limit
 
     # --- the record -------------------------------------------------------------------------------
 
+    def _read(self) -> None:
+        """Read the record before something is sent.
+
+        What lies behind the transaction of another topic is waited for. With transactions that has
+        time until our own has begun, which ends what a killed load into this topic has left open.
+        """
+        self.record.refresh(0 if self.options.transactional else self.client.patience)
+
     def loaded(self) -> set[str]:
         if not self.record.topic_id:
             return set()
-        self.record.refresh()
+        self._read()
         return self.record.ids()
 
     def loaded_among(self, ids: Sequence[str]) -> set[str]:
         """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
         if not self.record.topic_id:
             return set()
-        self.record.refresh()
+        self._read()
         return self.record.among(ids)
 
     def settled(self, attempt: str) -> bool:
@@ -197,12 +206,24 @@ class KafkaDatabase(Transactions):
         if not self.record.topic_id:
             return 0
         self.record.refresh()
-        messages, gone = self.record.forgetting(loads)
-        if messages and not self.record.is_packed:
-            self._send(messages)  # which needs no right to transactions
-            self.record.refresh()
-        if self.record.is_packed:  # by now
-            self._change(lambda: self.record.forgetting(loads)[0])
+        gone = 0
+
+        def change() -> list[Message]:
+            nonlocal gone
+            messages, gone = self.record.forgetting(loads)
+            return messages
+
+        if not change():
+            return 0
+        try:
+            # Alone: who packs meanwhile would write that it is loaded behind what takes it out.
+            self._change(change, self.client.patience)
+        except (FencedError, ProducerTimeoutError):
+            raise
+        except TargetError as error:
+            if error.transient or self.record.is_packed:
+                raise
+            self._send(change())  # which needs no right to transactions
         return gone
 
     def join_record(self) -> None:
@@ -211,7 +232,7 @@ class KafkaDatabase(Transactions):
         if self.record.packing():
             # It is packed some other time, by somebody else.
             with suppress(TargetError):
-                self._change(self.record.packing)
+                self._change(self.record.packing, LEASE_SECONDS)
 
     def prune_record(self, days: int) -> None:
         """See :meth:`rowfall.engines.database.IndexedRecord.prune_record`."""
@@ -219,19 +240,23 @@ class KafkaDatabase(Transactions):
         if messages := self.record.expired(days):
             self._send(messages)
 
-    def _change(self, change: Callable[[], list[Message]]) -> None:
+    def _change(self, change: Callable[[], list[Message]], wait: float) -> None:
         """Change the record of what was loaded before, which one process does at a time.
 
         Args:
             change: gives the messages, from the record as it is when nobody else changes it.
+            wait: seconds for the open transactions of others.
 
         Raises:
             TargetError: the brokers do not answer, or this user may not.
         """
-        producer = self._producer(f"rowfall-record-{self.record.topic_id}")
+        own = {k: v for k, v in self._config.items() if k not in _TIMEOUTS}  # of rows, maybe long
+        config = {**own, "message.max.bytes": str(max(1000, self.record.most_bytes()))}
+        id_ = f"rowfall-record-{self.record.topic_id}"
+        producer = Producer(config, self.client, id_, SHORT_MS)
         try:
             producer.fence()
-            self.record.refresh()
+            self.record.refresh(wait)
             if messages := change():
                 producer.begin()
                 producer.send_few(self.record.name, messages)
@@ -332,12 +357,12 @@ class KafkaDatabase(Transactions):
         made = self._producer(f"rowfall-{self.record.topic_id}")
         try:
             made.fence()
+            # Nobody adds to it from here on without fencing this one; what was added is read whole.
+            self.record.refresh(self.client.patience)
         except RowfallError:
             made.close()
             raise
         self._single = made
-        # Nobody adds to it from here on without fencing this one.
-        self.record.refresh()
         return made
 
     def drop(self) -> None:
@@ -408,9 +433,9 @@ class KafkaTransaction(PlainTransaction):
         shown = bytes(data[start : start + _SHOWN]).decode(errors="replace")
         error = RefusedRowError(
             f"{self._kafka.topic} takes no message of {large.size:,} bytes "
-            f"({_MOST_MESSAGE} is {self._kafka.limit():,}): {shown}...",
+            f"({MOST_MESSAGE} is {self._kafka.limit():,}): {shown}...",
             uri="",
-            hint=f"Raise {_MOST_MESSAGE} of the topic, or leave the row out with --where.",
+            hint=f"Raise {MOST_MESSAGE} of the topic, or leave the row out with --where.",
         )
         error.row = before + large.row + 1
         return error

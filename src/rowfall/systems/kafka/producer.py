@@ -44,6 +44,8 @@ _QUEUE = {
 _POLL_MS = 50
 # A transaction may wait for slow files; 15 minutes is the most that brokers allow by default.
 _TRANSACTION_MS = 900_000
+SHORT_MS = 60_000
+"""For a transaction of what is at hand: nobody reads behind one whose process was killed."""
 # The coordinator of a transaction answers within milliseconds; after a crash of a broker it is
 # elected within seconds.
 _STEP_SECONDS = 1.0
@@ -179,13 +181,16 @@ class Producer:
 
     Args:
         config: properties of librdkafka. ``client``: of the same brokers.
-        transactional: its id; "" without transactions.
+        transactional: its id; "" without transactions. ``most_ms``: how long one may be open.
 
     Raises:
         UsageError: librdkafka refuses a property.
     """
 
-    def __init__(self, config: Mapping[str, str], client: Client, transactional: str = "") -> None:
+    def __init__(
+        self, config: Mapping[str, str], client: Client, transactional: str = "",
+        most_ms: int = _TRANSACTION_MS,
+    ) -> None:  # fmt: skip
         self._redacted, self._patience = client.redacted, client.patience
         self.said = ""
         self.stopped = False
@@ -203,9 +208,10 @@ class Producer:
             "log_level": "0",
         }
         if transactional:
-            given |= {
-                "transactional.id": transactional, "transaction.timeout.ms": str(_TRANSACTION_MS),
-            }  # fmt: skip
+            given |= {"transactional.id": transactional, "transaction.timeout.ms": str(most_ms)}
+            # librdkafka refuses messages that may wait for longer than their transaction.
+            if "message.timeout.ms" not in config:
+                given["message.timeout.ms"] = str(min(round(client.patience * 1000), most_ms))
         text = ctypes.create_string_buffer(512)
         conf = _call("conf_new")
         for name, value in given.items():

@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -35,7 +36,7 @@ from rowfall.engines.id_files import (
     packed,
 )
 from rowfall.engines.id_set import IdSet
-from rowfall.systems.kafka.client import Client
+from rowfall.systems.kafka.client import LATEST, Client
 from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
 
 # The newest message of each key, for ever.
@@ -45,8 +46,18 @@ _SEGMENTS = {"segment.bytes": str(64 << 20)}
 _MOST_NAME = 500
 PACK = 5_000
 """So many messages at least are packed; each of them takes 300 bytes of memory here."""
-# Of one message: 320 kB of ids, and brokers take 1 MB by default.
+# Of one message: 320 kB of ids, and 1,040 kB where each has a load and an attempt of its own.
 _MOST_IDS = 20_000
+_MOST_BYTES_AN_ID = 52
+MOST_MESSAGE = "max.message.bytes"
+"""Property of a topic: the bytes of the largest message that it takes."""
+MESSAGE_BYTES = 1_000_000
+"""What brokers take where the topic may not be asked."""
+# Whoever reads what others send finds what was taken out before the cleaner takes it out for good:
+# brokers keep tombstones for a day by default.
+_STALE_SECONDS = 6 * 3600.0
+# A transaction in the record is open for as long as a commit takes.
+_OPEN_SECONDS = 0.02
 _PACKED, _UNPACKED = "packed", "unpacked"
 
 Message = tuple[str, str | bytes | None]
@@ -88,6 +99,7 @@ class KafkaRecord:
         self._files: dict[str, int] = {}
         # Partition of the record -> the offset that it was read to.
         self._read_to: dict[int, int] = {}
+        self._read_at = time.time()
         self._guard = threading.Lock()
 
     def exists(self) -> bool:
@@ -126,21 +138,58 @@ class KafkaRecord:
                 f"--entity-type topics --entity-name {self.name} --alter --add-config {kept}",
             ) from None
 
-    def refresh(self) -> None:
+    def refresh(self, wait: float = 0) -> None:
         """Read what has come since the last time.
 
+        Args:
+            wait: seconds for what lies behind a transaction that is open; 0: it is not read. All
+                topics have one record, so that may be the transaction of a load into another.
+
         Raises:
-            TargetError: the brokers do not answer, or this user may not.
+            TargetError: the brokers do not answer, or this user may not; a transaction stays open.
         """
         with self._guard:
             found = self._client.describe(self.name)
             if found is None:
                 return
+            if time.time() - self._read_at > _STALE_SECONDS:
+                self._read_anew(wait)
+                return
+            if wait:
+                self._await_open(found.partitions, wait)
+            self._read_at = time.time()
             # One that brokers have made has as many partitions as they give by default.
             starts = {p: self._read_to.get(p, 0) for p in found.partitions}
             for message in self._messages(starts):
                 self._learn((message.key() or b"").decode(), message.value())
                 self._read_to[message.partition()] = message.offset() + 1
+
+    def _read_anew(self, wait: float) -> None:
+        new = KafkaRecord(self._client, self._topic, self.name)
+        new.topic_id = self.topic_id
+        new.refresh(wait)
+        # Whoever asks meanwhile finds what was packed in one of both.
+        self._packed, self._attempts, self._files = new._packed, new._attempts, new._files
+        self.splits, self.accepted, self._last = new.splits, new.accepted, new._last
+        self._read_to, self._read_at = new._read_to, new._read_at
+
+    def _await_open(self, partitions: Sequence[int], wait: float) -> None:
+        """Wait until no transaction is open before what is the end now."""
+        ends = self._client.offsets(self.name, partitions, LATEST, behind_open=True)
+        until = time.monotonic() + wait
+        while True:
+            read = self._client.offsets(self.name, partitions, LATEST)
+            if all(read[partition] >= end for partition, end in ends.items()):
+                return
+            if time.monotonic() > until:
+                raise TargetError(
+                    f"what is loaded cannot be read: a transaction in {self.name} has been open "
+                    f"for more than {wait:.0f} s, as of a load that was killed while it committed",
+                    hint="Run that load again, which ends it at once, or this one in 15 minutes, "
+                    "when the brokers have ended it.",
+                    transient=True,
+                )
+            time.sleep(_OPEN_SECONDS)
 
     def _messages(self, starts: Mapping[int, int]) -> Iterator[Any]:
         """Yield the messages of the record from some offsets on.
@@ -251,8 +300,9 @@ class KafkaRecord:
         if len(chosen) < PACK or not self._is_ordered():
             return []
         sent: list[Message] = []
-        for start in range(0, len(chosen), _MOST_IDS):
-            ids = chosen[start : start + _MOST_IDS]
+        most = self._most_ids()
+        for start in range(0, len(chosen), most):
+            ids = chosen[start : start + most]
             loads = [
                 CommittedLoad(one.load, (one.attempt,), tuple(some), at=one.at)
                 for one, some in groupby(ids, key=self.splits.__getitem__)
@@ -260,6 +310,17 @@ class KafkaRecord:
             sent.append((f"{self.topic_id}/{_PACKED}/{uuid4().hex}", file_of(loads).content()))
             sent += self.forgotten(ids)
         return sent
+
+    def _most_ids(self) -> int:
+        """Return how many ids a message of the record may have."""
+        # Of its size nine tenths: the rest is for names, and what a batch has besides.
+        return max(1, min(_MOST_IDS, self.most_bytes() * 9 // 10 // _MOST_BYTES_AN_ID))
+
+    def most_bytes(self) -> int:
+        """Return the bytes of the largest message that the record takes."""
+        with suppress(TargetError):  # not all users may ask
+            return int(self._client.config(self.name)[MOST_MESSAGE])
+        return MESSAGE_BYTES
 
     def _is_ordered(self) -> bool:
         found = self._client.describe(self.name)
@@ -272,25 +333,35 @@ class KafkaRecord:
             TargetError: the record cannot be read.
         """
         names = set(loads)
+        if not names:
+            return [], 0
         gone = {id_ for id_, one in self.splits.items() if one.load in names}
         sent = self.forgotten(sorted(gone))
         short: set[str] = set()
         if self._files:
-            short = {id_ for id_ in self._packed_by(of_loads(names)) if self.holds(id_)} - gone
-        if short:
-            file = file_of([CommittedLoad("", (), tuple(short))])
+            short = self._packed_by(of_loads(names))
+        left, most = sorted(short), self._most_ids() if short else 1
+        for start in range(0, len(left), most):
+            file = file_of([CommittedLoad("", (), tuple(left[start : start + most]))])
             sent.append((f"{self.topic_id}/{_UNPACKED}/{uuid4().hex}", file.content()))
-        return sent, len(gone) + len(short)
+        return sent, len(gone) + len(short - self.splits.keys())
 
     def _packed_by(self, drops: Drops) -> set[str]:
-        """Read the record again; return the ids that were packed with some loads."""
+        """Read the record again; return the ids that are packed with some loads.
+
+        Of an id that was forgotten and loaded again the last one counts.
+        """
         found: set[str] = set()
-        prefix = f"{self.topic_id}/{_PACKED}/"
+        prefixes = tuple(f"{self.topic_id}/{kind}/" for kind in (_PACKED, _UNPACKED))
         for message in self._messages({0: 0}):
             key, value = (message.key() or b"").decode(), message.value()
-            if key.startswith(prefix) and value is not None:
-                found.update(RecordFile(key, value).of_loads(drops))
-        return found
+            if key.startswith(prefixes) and value is not None:
+                file = RecordFile(key, value)
+                if found:
+                    found.difference_update(id_.hex() for id_ in file.all_ids())
+                if key.startswith(prefixes[0]):
+                    found.update(file.of_loads(drops))
+        return {id_ for id_ in found if bytes.fromhex(id_) in self._packed}
 
     def expired(self, days: int) -> list[Message]:
         """Return the messages that forget ids of loads of more than so many days ago.
