@@ -335,6 +335,7 @@ def test_the_record_never_expires(shell: Shell, kafka: Kafka, made: str) -> None
         wait_until(lambda: record not in topics(kafka), 10, "the record to go")
     if made == "by the broker":
         kafka.create(record, partitions=3)
+        wait_until(lambda: record in topics(kafka), 10, "the record to be there")
         assert policy(kafka, record)[0] == "delete"
     topic = kafka.create()
     to = ("a.csv", "--to", f"kafka://{kafka.servers}/{topic}", "--transactional", "--json")
