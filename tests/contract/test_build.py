@@ -547,7 +547,7 @@ def test_columns_of_every_type(key: str, kind: str, parts: Parts) -> None:
 
 @pytest.mark.parametrize("ratio", ["0", "0.5", "0.9", "0.9375", "0.99", "1"])
 @pytest.mark.parametrize("key", ["", "(b, a)", "d95"])
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 def test_sparse_columns(key: str, ratio: str, parts: Parts) -> None:
     """Of every share of defaults, also in the key, in runs, and with codecs of numbers."""
     rng = random.Random(f"{SEED} {key} {ratio}")

@@ -185,7 +185,7 @@ KEYS = [
 
 @pytest.mark.parametrize("some", [5, 300, ROWS])
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(7)
 def test_expressions(key: str, some: int, parts: Parts) -> None:
     rng = random.Random(f"{SEED} {key} {some}")
     compared(parts, COLUMNS, f"ORDER BY {key}", table_of(*cells(rng, COLUMNS, some)))
@@ -227,7 +227,7 @@ TAILS = [
 
 @pytest.mark.parametrize("some", [7, 3_000])
 @pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 def test_tables(tail: str, some: int, parts: Parts) -> None:
     rng = random.Random(f"{SEED} {tail} {some}")
     if "PARTITION" in tail and some > 7:

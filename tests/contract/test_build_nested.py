@@ -95,7 +95,7 @@ def nested(
 
 @pytest.mark.parametrize("key", ["", "(s, k)"])
 @pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 def test_nested_values_of_every_type(type_: str, key: str, parts: Parts) -> None:
     columns, path = nested(parts, [(shape, type_) for shape in SHAPES])
     parts.drop(compared_file(parts, columns, key, path, format="JSONEachRow"))
@@ -103,7 +103,7 @@ def test_nested_values_of_every_type(type_: str, key: str, parts: Parts) -> None
 
 @pytest.mark.parametrize("format", ["CSV", "TSV", "JSONEachRow"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.sampled
+@pytest.mark.sampled(4)
 def test_shapes_of_every_format(shape: str, format: str, parts: Parts) -> None:
     """In few columns, which are not sorted before the block is whole."""
     some = ["UInt32", "String", "Float64", "LowCardinality(String)", "FixedString(3)"]

@@ -351,6 +351,7 @@ def test_a_user_who_may_read_no_system_table(
     assert caught.value.code == 394
 
 
+@pytest.mark.long
 def test_a_lost_connection_without_rights_is_waited_for(
     user: Callable[..., Server], server: Server, service: Guarded
 ) -> None:

@@ -112,7 +112,7 @@ def test_an_answer_is_read_from_its_connection(handover: SocketPassing, tmp_path
     assert [answer.complete for answer in server.answers] == [True, True]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "error"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -255,12 +256,17 @@ def test_links_resolve(page: Path) -> None:
             assert part in anchors(target), f"{name_of(page)}: {link}"
 
 
+@functools.cache
+def files_of_the_project() -> frozenset[str]:
+    return frozenset(str(p) for folder in FOLDERS for p in (ROOT / folder).rglob("*.*"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_source_files_that_are_named_exist(page: Path) -> None:
     """Pages name files as ``room/file.py``; one that was renamed or merged is named no more."""
-    there = {str(p) for folder in FOLDERS for p in (ROOT / folder).rglob("*.*")}
     for file in _FILE.findall(page.read_text(encoding="utf-8")):
-        assert any(path.endswith(f"/{file}") for path in there), f"{name_of(page)}: {file}"
+        found = any(path.endswith(f"/{file}") for path in files_of_the_project())
+        assert found, f"{name_of(page)}: {file}"
 
 
 def test_the_examples_of_imports_are_commands() -> None:

@@ -248,6 +248,7 @@ def test_a_folder_that_was_moved_copied_or_renamed_in(shell: Shell) -> None:
     assert shell.rows("SELECT count() FROM t", "--to", "copied") == [[31]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["--replace", "--upsert", "--force"])
 def test_the_mark_goes_with_every_way_to_load(shell: Shell, way: str) -> None:
     """No later load asks, and an older ledger is noticed after each of them."""

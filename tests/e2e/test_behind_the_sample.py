@@ -81,7 +81,7 @@ def _check(failed: Done, kind: str, odd: Odd) -> None:
     assert f"--type 'v {wider}'" in failed.talk
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.odd} {odd.type}")
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
 def test_it_is_refused_by_the_decoder_and_by_the_engine(shell: Shell, kind: str, odd: Odd) -> None:
@@ -232,7 +232,7 @@ NESTED = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("shown", "odd", "type_"), NESTED, ids=[odd for _, odd, _ in NESTED])
 @pytest.mark.parametrize("decoder", ["auto", "never"])
 def test_nested_values_become_no_others_behind_the_sample(

@@ -138,7 +138,7 @@ NESTED_MADE = """SELECT toUInt32(number * 7919 % 20000) AS id, toDate(20000 + nu
     FROM numbers(20000) FORMAT """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["CSV", "TSV", "JSONEachRow"])
 @pytest.mark.parametrize("key", [None, "day"])
 def test_nested_columns_are_built(shell: Shell, form: str, key: str | None) -> None:
@@ -174,6 +174,7 @@ def test_tuples_that_may_be_null_are_the_engines(shell: Shell) -> None:
     assert "only the engine writes Array(Nullable(Tuple(" in done.talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "key", "condition"),
     [
@@ -206,6 +207,7 @@ def test_keys_of_expressions(source: str, key: str, condition: str, shell: Shell
     assert counts[0] == counts[1]
 
 
+@pytest.mark.long
 def test_a_limit_of_partitions_is_the_engines_error(shell: Shell) -> None:
     rows(shell, "a", 0, 1_000)
     done = shell.run(
@@ -498,6 +500,7 @@ def test_a_table_of_compact_parts_is_built(shell: Shell) -> None:
     assert shell.ok("query", COUNT).out == shell.ok("query", COUNT, "--to", "off").out
 
 
+@pytest.mark.long
 @LARGE
 def test_small_partitions_are_built(shell: Shell) -> None:
     """As compact parts; what the engine has to complete would be wide parts of many files."""
@@ -571,7 +574,7 @@ def test_views_are_fed_with_built_parts(shell: Shell) -> None:
         "sum(y) AS n FROM t WHERE other != 'x'",  # a default
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_views_see_the_columns_that_they_name(shell: Shell, select: str) -> None:
     (shell.folder / "in").mkdir()
     for name, start in (("a", 0), ("b", 100)):

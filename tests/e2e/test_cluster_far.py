@@ -86,6 +86,7 @@ def test_bad_rows_are_found_through_one_node(
     assert fleet.numbers("t") == [FILES * ROWS + 2, FILES * ROWS + 2]
 
 
+@pytest.mark.long
 def test_the_decoder_through_one_node(fleet: Fleet, source: str) -> None:
     fleet.ok("install-decoder")
     try:

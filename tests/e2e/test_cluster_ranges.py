@@ -21,7 +21,8 @@ def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
     fleet.drop()
 
 
-@pytest.mark.parametrize("way", ["--pull", pytest.param("--push", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["--pull", "--push"])
 def test_one_parquet_file_loads_on_all_shards(
     fleet: Fleet, s3: Seaweed, bucket: str, way: str
 ) -> None:

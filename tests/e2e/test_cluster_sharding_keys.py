@@ -227,6 +227,7 @@ def test_bad_rows_are_left_out_once(fleet: Fleet, s3: Seaweed, bucket: str) -> N
     check(fleet, "id", ("t",))
 
 
+@pytest.mark.long
 def test_shards_that_are_added_get_what_comes_later(heavy: Fleet, s3: Seaweed, bucket: str) -> None:
     """What is loaded is not loaded again when the key means other shards than before."""
     source = objects(s3, bucket)

@@ -368,6 +368,7 @@ def test_other_loads_never_import_it(shell: Shell) -> None:
     assert "duckdb" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_followed_folder_and_a_record_that_is_joined(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

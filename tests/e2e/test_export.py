@@ -261,6 +261,7 @@ def test_tables_of_mariadb(shell: Shell, mariadb: MariaDB, files: int) -> None:
 # --- verify ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet"])
 def test_verify_reads_what_was_written(shell: Shell, name: str) -> None:
     for n in range(4):

@@ -235,7 +235,7 @@ def test_a_file_without_etag_is_known_by_its_time(
     ("scheme", "kind"),
     [
         ("http", "csv"),
-        ("s3", "parquet"),
+        pytest.param("s3", "parquet", marks=pytest.mark.long),
         pytest.param("http", "parquet", marks=pytest.mark.long),
         pytest.param("s3", "csv", marks=pytest.mark.long),
     ],

@@ -9,6 +9,7 @@ import pytest
 from e2e.tools import Shell
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
 def test_the_hint_of_a_long_record_works(shell: Shell, name: str, late: bool) -> None:

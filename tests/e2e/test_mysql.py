@@ -74,6 +74,7 @@ def test_a_table_is_loaded_once_in_ranges_and_grows(shell: Shell, tables: Tables
     assert shell.row(look)[:3] == [_ROWS + 50, (_ROWS + 50) * (_ROWS + 51) // 2, _ROWS + 50]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["DROP TABLE t", "TRUNCATE TABLE t"])
 def test_rows_of_a_table_that_was_made_anew_are_not_loaded(
     shell: Shell, tables: Tables, how: str

@@ -71,7 +71,7 @@ FILLED = {
 
 @pytest.mark.parametrize("place", ["embedded", "server"])
 @pytest.mark.parametrize("name", FILLED)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_columns_that_are_filled_by_what_is_selected(
     shell: Shell, request: pytest.FixtureRequest, place: str, name: str
 ) -> None:

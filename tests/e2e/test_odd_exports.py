@@ -123,7 +123,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 def test_odd_values_are_right_or_said(shell: Shell, name: str) -> None:
     odd = ODD[name]
     shell.write(odd.name, odd.text)

@@ -81,6 +81,7 @@ def test_files_on_the_web(shell: Shell, web: Web, kind: str, packed: bool) -> No
     refused(shell.ends(1, "load", url, *NEVER).talk, url, at)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize("kind", ["cut", "swallowing"])
 def test_objects_that_a_server_reads(

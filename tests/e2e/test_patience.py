@@ -146,6 +146,7 @@ def test_a_web_server(shell: Shell, name: str, decoder: str) -> None:
     assert shell.row(COUNTED) == WHOLE
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "whole"])
 @pytest.mark.parametrize("decoder", ["auto", "never"])
 def test_an_answer_that_ends_early_goes_on(shell: Shell, decoder: str, ranges: bool) -> None:

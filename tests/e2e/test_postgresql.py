@@ -139,6 +139,7 @@ def test_a_table_that_is_there_gets_its_own_types(base: Base) -> None:
     assert base.shell.row("SELECT sum(n), count() FROM b") == [3, 4]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", [(), ("--decoder", "never")])
 def test_arrays_that_are_null_or_have_dimensions(base: Base, more: tuple[str, ...]) -> None:
     base.do("CREATE TABLE {s}.t (id int PRIMARY KEY, v int[][], w text[])",

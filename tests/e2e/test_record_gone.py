@@ -259,8 +259,9 @@ def test_a_topic_and_a_new_machine(shell: Shell, kafka: Kafka, more: tuple[str, 
     _settle_by_adopting(shell, to, lambda: len(committed(kafka, topic)))
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("kafka")
-@pytest.mark.parametrize("answer", ["adopt", pytest.param("load", marks=pytest.mark.long)])
+@pytest.mark.parametrize("answer", ["adopt", "load"])
 def test_an_older_copy_of_the_record_of_a_topic(shell: Shell, kafka: Kafka, answer: str) -> None:
     """Copied back from a mirror: all that came after the copy was sent again."""
     _files(shell)

@@ -101,6 +101,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rowfall.run.steering.LOOK_SECONDS", 0.1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 def test_beside_a_client_that_inserts_and_queries(
     shell: Shell, files: str, clickhouse: ClickHouse, database: str

@@ -362,7 +362,8 @@ def expire(kafka: Kafka, topic: str) -> None:
     kafka.delete_before(topic, 0, -1)
 
 
-@pytest.mark.parametrize("lost", ["gone", pytest.param("expired", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["gone", "expired"])
 def test_a_topic_whose_record_is_lost_is_a_question(shell: Shell, kafka: Kafka, lost: str) -> None:
     """Otherwise the same command would send everything again."""
     record = "_rowfall_loaded"
@@ -388,6 +389,7 @@ def test_a_topic_whose_record_is_lost_is_a_question(shell: Shell, kafka: Kafka, 
     assert len(committed(kafka, topic)) == 3
 
 
+@pytest.mark.long
 def test_messages_of_others_are_asked_about_once(shell: Shell, kafka: Kafka) -> None:
     shell.write("a.csv", csv([(1, "x")], "id", "name"))
     topic = kafka.create()

@@ -136,6 +136,7 @@ def _as_if_made_earlier(db: Database) -> None:
     assert done[0][1] is not None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", ["(99, 'of others')", "(0, 'x0')", ", ".join(
     f"({n}, 'of others')" for n in range(50)
 )])  # fmt: skip
@@ -282,6 +283,7 @@ def test_a_row_that_no_packet_takes_is_sent_as_text(db: Database) -> None:
     assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 17 << 20), (2, 1)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", [(), ("--on-conflict", "skip")], ids=["binary", "LOAD DATA"])
 def test_a_slow_network_gets_compressed_packets(
     db: Database, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
@@ -709,6 +711,7 @@ def pack_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined, "_AGE", "INTERVAL 0 SECOND")
 
 
+@pytest.mark.long
 def test_a_followed_folder_and_a_record_that_is_joined(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def begin(loads: list[Load], rowfall: object, cluster: Cluster, settings: str) -
     return loads[-1]
 
 
+@pytest.mark.long
 def test_no_profile_waits_for_the_replica_that_is_away(
     cluster22: Cluster, rowfall: object, loads: list[Load], survived: Survived
 ) -> None:
