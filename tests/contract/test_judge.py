@@ -96,7 +96,7 @@ def draw_sheet(
     known += [variant(), *[variant()] * 2] if engines else []
     known += [] if whole or not engines else [dynamic()] * 2
     kinds = tuple(
-        objects(r, plain)
+        objects(r, plain, whole=whole)
         if engines and r.random() < 0.15
         else draw_kind(r, known, r.choice((0, 1, 2, 3)), null_tuples=engines)
         for _ in range(columns)

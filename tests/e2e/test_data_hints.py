@@ -58,6 +58,22 @@ CASES = {
         {"a.jsonl": '{"a":1}\n' * 30_000 + '{"a":2,"b":[3]}\n'}, "load a.jsonl",
         r"(--on-new-column ignore|--schema '[^']+')", 30_001, found=2,
     ),
+    "commas between thousands": Pasted(
+        {"a.csv": 'id,n\n1,"68,527.00"\n2,"1,234.50"\n'}, "load a.csv",
+        r"(--type '[^']+')", 2, code=0,
+    ),
+    "tabs that rows lack at their end": Pasted(
+        {"a.tsv": "a\tb\tc\n" + "1\t2\t3\n" * 9 + "1\t2\n"}, "load a.tsv",
+        r"(--short-rows error)", 9, code=0, more="--max-errors 1",
+    ),
+    "rows that are longer than most": Pasted(
+        {"a.csv": "1,2\n" * 9 + "1,2,3\n"}, "load a.csv --header no",
+        r"(--short-rows null)", 10, more="--header no", code=1,
+    ),
+    "lines about numbers": Pasted(
+        {"a.csv": "depth,speed\nkm,km/s\nmodel,x\n" + "1.5,2.5\n2.5,3.5\n" * 9}, "load a.csv",
+        r"(--skip-lines 2) reads", 18, code=0,
+    ),
 }  # fmt: skip
 
 

@@ -5,7 +5,9 @@ A command that is printed is pasted, and what it loads is compared, too.
 
 from __future__ import annotations
 
+import gzip
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,5 +179,16 @@ def test_records_without_lines(shell: Shell) -> None:
     done = shell.ends(2, "load", "a.txt", "--table", "t")
     assert "a.txt ends its records with \\x1e and has no lines" in done.err
     line = done.err.partition("Make lines of them: ")[2].strip()
+    typed(shell, line.replace("NAME", "t"))
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "x"], [2, "y"]]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_lines_that_end_twice(shell: Shell, pack: Callable[[bytes], bytes]) -> None:
+    name = "a.csv" if pack is bytes else "a.csv.gz"
+    shell.write(name, pack(b"id,name\r\r\n1,x\r\r\n2,y\r\r\n"))
+    done = shell.ends(2, "load", name, "--table", "t")
+    assert f"{name} ends its lines with \\r\\r\\n, which is two line ends" in done.err
+    line = done.err.partition("Make one of them: ")[2].strip()
     typed(shell, line.replace("NAME", "t"))
     assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "x"], [2, "y"]]

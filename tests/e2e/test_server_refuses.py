@@ -17,7 +17,7 @@ import pytest
 
 import rowfall.ledger.store
 from e2e.lake import RIGHTS, SYSTEM, Lake
-from e2e.tools import Shell, csv
+from e2e.tools import csv
 from lab.clickhouse import Account, ClickHouse
 from lab.http import SilentServer, Web
 
@@ -33,22 +33,20 @@ def server() -> Iterator[ClickHouse]:
 
 
 class Fake:
-    """Answers like an HTTP port of some server; or passes on to a real one, with changed words."""
+    """Passes on to a real HTTP port of a server, with changed words."""
 
-    def __init__(self, answer: str = "", real: str = "", words: Mapping[str, str] = {}) -> None:
+    def __init__(self, real: str, words: Mapping[str, str] = {}) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                data, headers = answer.encode(), {"X-ClickHouse-Server-Display-Name": "fake"}
-                if real:
-                    request = urllib.request.Request(real + self.path, body)
-                    request.add_header("Authorization", self.headers["Authorization"])
-                    with urllib.request.urlopen(request) as said:
-                        data = said.read()
-                        headers = {k: v for k, v in said.headers.items()
-                                   if k.startswith("X-ClickHouse-")}  # fmt: skip
-                    for old, new in words.items():
-                        data = data.replace(old.encode(), new.encode())
+                request = urllib.request.Request(real + self.path, body)
+                request.add_header("Authorization", self.headers["Authorization"])
+                with urllib.request.urlopen(request) as said:
+                    data = said.read()
+                    headers = {k: v for k, v in said.headers.items()
+                               if k.startswith("X-ClickHouse-")}  # fmt: skip
+                for old, new in words.items():
+                    data = data.replace(old.encode(), new.encode())
                 self.send_response(200)
                 for name, value in {**headers, "Content-Length": str(len(data))}.items():
                     self.send_header(name, value)
@@ -139,9 +137,11 @@ def test_a_trusted_certificate(lake: Lake) -> None:
     assert lake.row("SELECT count(), (SELECT count() FROM {db}.pushed) FROM {db}.trips") == [10, 1]
 
 
-def test_a_version_that_is_too_old(shell: Shell) -> None:
-    with Fake('["23.8.16.40", "2", "0", "0", "0"]\n') as old:
-        done = shell.ends(5, "load", TEN, "--to", f"clickhouse://lab:x@127.0.0.1:{old.port}/d")
+def test_a_version_that_is_too_old(lake: Lake) -> None:
+    version = lake.server.query("SELECT version()").strip()
+    with Fake(real=lake.server.endpoint, words={version: "23.8.16.40"}) as old:
+        to = lake.server.uri(lake.database, port=old.port)
+        done = lake.shell.ends(5, "load", TEN, "--to", to)
     assert "is ClickHouse 23.8.16.40, which is too old" in done.talk
     assert "needs ClickHouse 24.8 or newer" in done.talk.partition("hint: ")[2]
 

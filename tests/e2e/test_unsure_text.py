@@ -25,7 +25,6 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
          [["a", "red", "hen"], ["the", "quick", "fox"], ["the", "slow", "dog"]]),
         ("id\n1\n\n2\n", [[1], [2]]),
         ("time,temp\ns,C\n0,5.5\n1,6.5\n2,7.5\n", [[0, 5.5], [1, 6.5], [2, 7.5]]),
-        ("amount\n68,527.00\n1,234.50\n", [[1234.5], [68527.0]]),
         ("id,n\n1,5\n2,-\n3,7\n", [[1, 5], [2, None], [3, 7]]),
         ("city;year;n\nOslo;2020;1\nBern;2021;2\nRome;2022;3\nTotal;;6\n",
          [["Bern", 2021, 2], ["Oslo", 2020, 1], ["Rome", 2022, 3]]),

@@ -18,7 +18,7 @@ import rowfall
 from lab.clickhouse import ClickHouse
 from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
-from rowfall.run import attempts
+from rowfall.run import remedies
 from rowfall.systems.clickhouse import embedded, prestart
 from rowfall.systems.clickhouse.embedded import Embedded
 
@@ -45,7 +45,7 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         embedded._check_installed(self.folder)
 
     monkeypatch.setattr(Embedded, "_start", started)
-    for module in (prestart, embedded, attempts):
+    for module in (prestart, embedded, remedies):
         monkeypatch.setattr(module, "is_installed", lambda: False)
 
 

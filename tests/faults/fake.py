@@ -174,11 +174,10 @@ def _entries(fake: Fake, asked: str | None, chosen: str) -> Found:
     else:
         names = set(_words(chosen))
     read = [x for x in fake.journal if x.attempt in names or x.event in ("alive", "quit")]
-    last = {line.owner: line.at for line in read}
     for line in read:
         hits = [s for s in line.splits if s in wanted]
         yield [line.event, line.attempt, line.owner, line.block, line.rows, line.detail,
-               hits, fake.clock - last[line.owner]]  # fmt: skip
+               hits, fake.clock - line.at]  # fmt: skip
 
 
 def _ids(fake: Fake, event: str) -> Found:
@@ -368,8 +367,7 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (rf"INSERT INTO {_J} \(.*?\) SELECT '(\w+)', toUUID\('{TARGET_UUID}'\), '([^']*)', '([^']*)', "
      r"CAST\(\[(.*?)\], 'Array\(String\)'\), (\d+), '(.*)'", _append),
     (r"(?:WITH \[(.*?)\] AS asked )?SELECT event, attempt, owner, _block_number, rows, detail, "
-     rf"(?:\[\]|arrayIntersect\(splits, asked\)), dateDiff\('millisecond', "
-     rf"argMax\(at, _block_number\) OVER \(PARTITION BY owner\), now64\(3\)\) / 1000 "
+     rf"(?:\[\]|arrayIntersect\(splits, asked\)), dateDiff\('millisecond', at, now64\(3\)\) / 1000 "
      rf"FROM {_J} WHERE (?:{_INTO}|\({_INTO} OR into IN "
      r"\(SELECT uuid FROM system\.tables\)\)) AND "
      r"\((.*) OR \(event IN \('alive', 'quit'\) AND "

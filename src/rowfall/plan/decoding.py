@@ -90,7 +90,8 @@ def refusal(
             named = f"{column.name} {column.type}"
             return f"the engine skips the delimiter between elements of {named}"
         for type_ in flat_types(column.type):
-            if not abilities.knows_flat(type_):
+            # Of other flat types it takes the text, and the engine makes the values.
+            if (nested or "LowCardinality" in type_) and not abilities.knows_flat(type_):
                 inner = f": {type_}" if nested else ""
                 return f"only the engine reads {column.type} (column {column.name}){inner}"
             if not abilities.knows_zone(zone(type_), engine.timezone):

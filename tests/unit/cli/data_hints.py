@@ -8,6 +8,9 @@ in. An option that is named because of data has been tried on it: a test pastes 
 from __future__ import annotations
 
 PASTED_BY = {
+    '{} fields at their end: empty ones; --short-rows error refuses such rows': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
+    '{} more fields than most, {} and {}; --short-rows null reads them, with NULL in all others': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
+    'below line {} all values are numbers or times, above it are others; --skip-lines {} reads those below': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     '--comment {} leaves such lines out, --comment none keeps them.': 'e2e/test_tried_hints.py::test_a_row_that_begins_as_comments_do_is_no_comment_behind_the_sample',
     'A row, or a value on the way to it, is longer than --max-record. Leave such a column of a table out by a --query that does not name it, or give more: --max-record 1GiB, and a --memory of several times that.': 'e2e/test_sqlite.py::test_values_longer_than_a_record_may_be',
     "Tables of a database are loaded with --tables '*'.": 'e2e/test_sqlite.py::test_tables_of_all_kinds',
@@ -55,6 +58,7 @@ PASTED_BY = {
 """About data: text -> the test that pastes the option."""
 
 NOT_TRIED = {
+    'Give more with --memory, or load it by a --query that leaves long values out.': 'how much it takes nobody knows',
     'Look at them, and name another --format.': 'which format nobody knows',
     'one column only, but runs of blanks split its lines: --widths N,N,... reads columns of fixed widths': 'which widths nobody knows',
     'Look at them, and name another --format, or other --widths.': 'which widths nobody knows',

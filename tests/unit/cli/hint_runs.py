@@ -8,7 +8,6 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
-    "{} {} dates written as {}; --type {} keeps it as it is written": "e2e/test_expected_tables.py::test_dates_stay_text_where_a_table_holds_text",
     'Where names hold blanks, --skip-lines {} --columns NAME,... gives {}; where cells are empty, --widths N,N,... reads columns of fixed widths.': 'e2e/test_tried_hints.py::test_no_hint_fills_rows_whose_fields_stand_between_runs_of_blanks',
     "Give one: rowfall run {} --param {}=VALUE": "e2e/test_project.py::test_a_load_with_a_parameter_loads_each_value_once",
     "{} {} NULL in {}, where all else is a number or a time; --type {} keeps it as it is written": "e2e/test_missing_words.py::test_the_option_that_is_named_keeps_the_text",
@@ -124,6 +123,8 @@ RUN_BY = {
     "Leave it out: jq -c 'del(.[\"\"])' {} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_odd_exports.py::test_a_key_without_a_name",
     "If that line is a row: {}--header no --columns {}.": "e2e/test_odd_exports.py::test_files_with_other_headers_are_loaded_as_the_hint_says",
     "Give each one: jq -c {} {} | rowfall load - --format JSONEachRow --table NAME --max-errors N": "e2e/test_json.py::test_a_bad_value_in_an_array",
+    "{} {} {}; --type {} keeps it as it is written": "e2e/test_data_hints.py::test_options_that_are_named_load_the_data",
+    "Make one of them: {} | rowfall load - --table NAME": "e2e/test_odd_exports.py::test_lines_that_end_twice",
     "Make lines of them: tr '\\036' '\\n' <{} | rowfall load - --table NAME": "e2e/test_odd_exports.py::test_records_without_lines",
 }  # fmt: skip
 """Text of a hint -> the test that runs its command."""

@@ -136,8 +136,8 @@ def test_each_hint_with_a_command_is_run() -> None:
 
 # Rooms that meet data; of a sentence that names an option, not of an option alone.
 _OF_DATA = (
-    "schema/", "plan/", "deliver/", "systems/", "sources/", "stores/", "run/attempts", "engines/",
-    "publish/", "decoder/",
+    "schema/", "plan/", "deliver/", "systems/", "sources/", "stores/", "run/attempts",
+    "run/remedies", "engines/", "publish/", "decoder/",
 )  # fmt: skip
 _OPTION = re.compile(r"(?<![\w-])--[a-z]")
 _SENTENCE = re.compile(

@@ -236,7 +236,7 @@ def test_names_that_are_given_take_the_place_of_a_header(chdb_engine: Chdb, writ
         (b"a,b\r1,2\r3,4\r", Dialect()),
         (b"\n\na,b\n1,2\n", Dialect()),
         (b"Report\n\na,b\n1,2\n", Dialect(skip_lines=2)),
-        (b"a,b\n#x\n1,2\n", Dialect(comment="#", comment_found=True)),
+        (b"a,b\n#x\n1,2\n", Dialect(comment="#")),  # seen whole
         (b'a,b\n"x \\"y\\", z",1\n"q",2\n', Dialect(escape="\\")),
         (b"'a, b',1\n'c, d',2\n", Dialect(quote="'", escape="'")),
         (b"a||b\n1||2\n", Dialect(delimiter="||")),
