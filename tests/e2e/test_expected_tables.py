@@ -122,6 +122,31 @@ TABLES = {
         [[1.5, 1], [2, 3], [None, 2]],
         "note: ? is NULL in v",
     ),
+    "blanks.csv": (
+        "n,v\n1,1.5\n2, \n3,2\n",
+        [[1, 1.5], [3, 2], [2, None]],
+        "note: fields of blanks alone are NULL in v; --type 'v String' keeps it as it is written",
+    ),
+    "blank_texts.csv": (
+        "n,v\n1,a\n2, \n3,b\n",
+        [[2, " "], [1, "a"], [3, "b"]],
+        "done",
+    ),
+    "rates.csv": (  # as the European Central Bank writes them
+        "v, USD, JPY, \n1 May 2026, 1.1, 175.6, \n",
+        [["1 May 2026", 1.1, 175.6, " "]],
+        "note: columns whose name is empty or stands twice get one: the empty name is c4",
+    ),
+    "no_name.csv": (  # the last name is a blank, the values are not there at all
+        "v,n, \n1,2,\n3,4,\n",
+        [[1, 2, None], [3, 4, None]],
+        "the empty name is c3",
+    ),
+    "ends.csv": (
+        "v,n,\n1,2,\n3,4,\n",
+        [[1, 2], [3, 4]],
+        "done",
+    ),
     "lacking.tsv": (
         "v\tn\tnote\n1\tx\ty\n2\tw\t\n3\tz\n",
         [[1, "x", "y"], [2, "w", None], [3, "z", None]],
@@ -162,6 +187,80 @@ def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     last = by.get(name, "1" if name.endswith("counts.csv") else "v")
     if rows is not None:
         assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows
+
+
+def test_fields_of_blanks_are_null_in_all_columns_but_text(shell: Shell) -> None:
+    """A column of numbers stayed text for one blank, and nothing was said."""
+    names = "id,f,day,t,b,quoted,s"
+    full = '0,1.5,2024-01-02,2024-01-02 03:04:05,true,"7",x'
+    none = '1, ,  , ,   ," ", '
+    shell.write("a.csv", f"{names}\n{full}\n{none}\n" + f"{full}\n" * 5)
+    for decoder in ("auto", "never"):
+        given = ("load", "a.csv", "--decoder", decoder, "--table", decoder)
+        said = shell.ok(*given).talk
+        assert "fields of blanks alone are NULL in f, day, t, b and 1 more; --type" in said
+        # The same file fits the table that it has made.
+        said = shell.ok(*given, "--force").talk
+        assert "fields of blanks alone are NULL in f, day, t, b and 1 more" in said
+        assert "--type 'f String'" not in said
+        rows = shell.rows(f"SELECT * FROM {decoder} WHERE id = 1")
+        assert rows == [[1, None, None, None, None, None, " "]] * 2
+        types = shell.rows(f"SELECT toTypeName(f), toTypeName(b) FROM {decoder} LIMIT 1")
+        assert types == [["Nullable(Float64)", "Nullable(Bool)"]]
+    shell.ok("load", "a.csv", "--table", "u", "--type", "f String")
+    assert shell.rows("SELECT f FROM u WHERE id = 1") == [[" "]]
+
+
+@pytest.mark.parametrize(
+    ("odd", "says", "value"),
+    [
+        (" ", "fields of blanks alone are NULL in v", None),
+        ("word", "warning: text as it is written: v for", "word"),
+    ],
+)
+def test_what_stands_among_numbers_further_down_is_said(
+    shell: Shell, odd: str, says: str, value: str | None
+) -> None:
+    """Rows behind those that are looked at one by one, and before those of the middle."""
+    rows = [f"{n},{n}.5" for n in range(19_000)]
+    rows[8_800] = f"8800,{odd}"
+    shell.write("a.csv", "\n".join(["id,v", *rows, ""]))
+    assert says in shell.ok("load", "a.csv", "--table", "t").talk
+    assert shell.rows("SELECT v FROM t WHERE id = 8800") == [[value]]
+
+
+def test_options_about_units_load_the_file(shell: Shell) -> None:
+    """A row that is refused with the option as well was let pass when it was tried."""
+    marks = "name\td1\td2\nd\td\td\nclass\n"
+    shell.write("a.tab", marks + "A\t2\t2\nA\t2\t3\nB\t1\t1\nB\t1\t1\n")
+    flags = "--skip-lines 3 --header no --columns name,d1,d2"
+    assert f"{flags} skips it and line 3" in shell.ends(1, "load", "a.tab", "--table", "t").talk
+    shell.ok("load", "a.tab", "--table", "t", *flags.split())
+    assert shell.rows("SELECT * FROM t ORDER BY d2, name LIMIT 3") == [
+        ["B", 1, 1], ["B", 1, 1], ["A", 2, 2],
+    ]  # fmt: skip
+    shell.write("b.csv", "a,b,c\nm,s,kg\n" + "1,2,3\n" * 5 + "4,5\n" + "6,7,8\n" * 5)
+    assert "--skip-lines" not in shell.ends(1, "load", "b.csv").talk
+    said = shell.ok("load", "b.csv", "--max-errors", "1", "--table", "u").talk
+    flags = "--skip-lines 2 --header no --columns a,b,c"
+    assert flags in said
+    shell.ok("load", "b.csv", "--max-errors", "1", "--table", "w", *flags.split())
+    assert shell.row("SELECT count(), sum(a) FROM w") == [10, 35]
+
+
+def test_a_longer_row_is_refused_with_the_option_that_reads_it(shell: Shell) -> None:
+    """The warning named it, and the refusal that came later did not."""
+    shell.write("a.csv", "XD,+888\nXR,+979\nXV,+882,+883\nXC,+991\nXN,+870\n")
+    done = shell.ends(1, "load", "a.csv", "--table", "t")
+    assert "line 3 has 3 fields instead of 2" in done.talk
+    assert "hint: --short-rows null reads rows as long as this one" in done.talk
+    shell.ok("load", "a.csv", "--table", "t", "--short-rows", "null")
+    assert shell.row("SELECT count(), countIf(c3 IS NULL) FROM t") == [5, 4]
+    # A table of two columns takes no third.
+    shell.write("b.csv", "XD,+888\nXR,+979\n")
+    shell.ok("load", "b.csv", "--table", "two")
+    done = shell.ends(1, "load", "a.csv", "--table", "two")
+    assert "hint: --short-rows" not in done.talk
 
 
 def test_features_are_rows_whatever_the_name_of_their_file(shell: Shell) -> None:

@@ -985,9 +985,12 @@ def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
 
 
 def _ends_empty(found: FoundDialect) -> bool:
-    """Tell whether neither a name nor a value stands behind the last delimiter, of any record."""
+    """Tell whether nothing stands behind the last delimiter, of any record.
+
+    Blanks are a field, of a column without a name: no reader takes them for the end of a line.
+    """
     rows = [row for file in found.files for row in file.rows if len(row) == found.width]
-    return found.width > 2 and len(rows) > 1 and not any(row[-1].strip() for row in rows)
+    return found.width > 2 and len(rows) > 1 and not any(row[-1] for row in rows)
 
 
 def _with_long_header(

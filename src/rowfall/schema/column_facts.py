@@ -28,8 +28,8 @@ class ValueCounts:
     Attributes:
         nulls: NULL or missing, unquoted empty CSV fields among them; ``marks`` are written \\N.
         blanks: the empty string.
-        padded: with blanks around them. ``breaks``: with line breaks, of which those ``swallowed``
-            hold whole records.
+        padded: with blanks around them; ``hollow`` are nothing but blanks.
+        breaks: with line breaks, of which those ``swallowed`` hold whole records.
         distinct: different values, about. ``bytes_each``: bytes of one, on average.
     """
 
@@ -38,6 +38,7 @@ class ValueCounts:
     blanks: int = 0
     marks: int = 0
     padded: int = 0
+    hollow: int = 0
     breaks: int = 0
     swallowed: int = 0
     distinct: int = 0
@@ -183,8 +184,8 @@ class ColumnFacts:
 
     @property
     def filled(self) -> int:
-        """Return the number of rows that are neither NULL nor empty."""
-        return self.values.rows - self.values.nulls - self.values.blanks
+        """Return the number of rows that are neither NULL nor empty, nor blanks alone."""
+        return self.values.rows - self.values.nulls - self.values.blanks - self.values.hollow
 
     def measured(self, **facts: Any) -> ColumnFacts:
         """Return the column with facts by their names, in whichever section they are."""
@@ -399,7 +400,7 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
         return ["nulls", "bytes_each", *([] if nested else ["distinct"])]
     facts = ["nulls", "blanks", "distinct", "bytes_each"]
     if encoding.kind is Kind.TEXT:
-        facts += ["marks", "padded"]
+        facts += ["marks", "padded", "hollow"]
         if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
@@ -427,6 +428,7 @@ def _needed(target: Type, encoding: Encoding, layout: bool) -> set[str]:
     if encoding.kind is Kind.TYPED:
         return facts
     facts |= {"nulls", "blanks", "marks", "padded"}
+    facts |= set() if target.text else {"hollow"}
     if target.text:
         facts |= {"breaks", "swallowed"}
     elif target.bits:
@@ -513,6 +515,7 @@ def _conditions(width: int, encoding: Encoding) -> dict[str, str]:
         "blanks": "x = ''",
         "marks": "x = '\\\\N'",
         "padded": "x != t",
+        "hollow": "x != '' AND t = ''",
         "breaks": "position(x, '\\n') > 0",
         "swallowed": f"position(x, '\\n') > 0 AND {lines} > 1" if width > 1 else "0",
         "integers": "match(t, '^[-+]?[0-9]{1,38}$')",

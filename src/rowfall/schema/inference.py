@@ -60,7 +60,7 @@ from rowfall.schema.types.nested_nulls import (
     with_empty_lists,
     without_nullable_tuples,
 )
-from rowfall.schema.types.number_notes import number_notes
+from rowfall.schema.types.number_notes import blank_notes, number_notes
 from rowfall.schema.types.state_columns import check_states, tried_select
 from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
@@ -180,7 +180,8 @@ def schema_for(
             fit = replace(fit, changes=_merged(fit.changes, more))
     chosen = {name for name, _ in asked.columns} | set(asked.types)
     said = number_notes(columns, shaped.sample.columns, chosen)
-    sample = replace(shaped.sample, notes=(*shaped.sample.notes, *said))
+    hollow = blank_notes(columns, shaped.sample.columns, chosen, there=existing is not None)
+    sample = replace(shaped.sample, notes=(*shaped.sample.notes, *said, *hollow))
     if existing is not None:
         schema = Schema(
             columns,
@@ -457,6 +458,8 @@ def column(
     encoding, traits = sample.encoding, found.traits(sample.encoding)
     if not given and found.is_canonical(parse_type(type_)):
         traits = replace(traits, canonical=True)
+    if found.values.hollow and not parse_type(type_).text:
+        traits = replace(traits, blank=True)  # blanks around no value are those of none
     made = strict_column(
         name,
         found.source,

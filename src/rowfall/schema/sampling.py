@@ -245,6 +245,8 @@ class _Sampler:
             )
         if more and not self.wanted.names:
             notes = (*notes, *_behind(columns, found, more, encoding, one=len(splits) == 1))
+        if not self.wanted.names:
+            notes = (*notes, *_unlike(columns, found, notes))
         whole = self.is_whole(found)
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole=whole)
 
@@ -623,6 +625,33 @@ def _behind(
     if left:
         shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
         yield UNSURE, f"text as it is written: {shown} further down; numbers or dates before it"
+
+
+def _unlike(
+    columns: Sequence[ColumnFacts], found: Sequence[ColumnFacts], notes: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the note about columns that are text for rows which no other note is about.
+
+    The first lines are looked at one by one, and those of the middle and the end; of the rows
+    between them there are counts.
+
+    Args:
+        columns: as the first lines show them, ``found`` as all rows of the sample do.
+    """
+    begin, left = "text as it is written: ", []
+    lists = (why.removeprefix(begin).partition(";")[0] for _, why in notes if begin in why)
+    # A name that is cut or has a comma is told twice, which is better than not at all.
+    told = {item.partition(' for "')[0] for names in lists for item in names.split(", ")}
+    for first, facts in zip(columns, found, strict=True):
+        kinds = facts.kinds
+        # A day has no time of day, and is no other kind of value.
+        same = max(kinds.most, kinds.days + kinds.moments)
+        odd = facts.filled - same if kinds.most > 0 else 0
+        if first.declared.type not in ("", "text") and odd > 0 and first.name not in told:
+            left.append(f"{first.name} for {odd:,} of {facts.values.rows:,} rows")
+    if left:
+        shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+        yield UNSURE, f"{begin}{shown}; all others are numbers or dates"
 
 
 def _repeated(

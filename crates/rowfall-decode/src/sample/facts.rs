@@ -24,8 +24,9 @@ pub(super) struct Facts {
     hasher: RandomState,
     /// `\N`, not as NULL.
     marks: u64,
-    /// Values with blanks around them.
+    /// Values with blanks around them, and those that are nothing but blanks.
     padded: u64,
+    hollow: u64,
     /// Values with line breaks, and those that hold whole lines of the file.
     breaks: u64,
     swallowed: u64,
@@ -81,6 +82,7 @@ impl Facts {
         self.nulls += u64::from(mark);
         let t = if as_written { x } else { trim(x) };
         self.padded += u64::from(t.len() != x.len());
+        self.hollow += u64::from(t.is_empty() && !x.is_empty());
         if memchr::memchr(b'\n', x).is_some() {
             self.breaks += 1;
             let whole = |line: &&[u8]| {
@@ -162,7 +164,8 @@ impl Facts {
         json!({
             "nulls": self.nulls, "blanks": self.blanks, "marks": self.marks,
             "distinct": self.distinct.len(), "bytes_each": self.bytes as f64 / rows as f64,
-            "padded": self.padded, "breaks": self.breaks, "swallowed": self.swallowed,
+            "padded": self.padded, "hollow": self.hollow,
+            "breaks": self.breaks, "swallowed": self.swallowed,
             "integers": self.integers, "zeros": self.zeros, "plus": self.plus,
             "low": self.low.map(|n| n.to_string()), "high": self.high.map(|n| n.to_string()),
             "floats": self.floats, "infinite": self.infinite,

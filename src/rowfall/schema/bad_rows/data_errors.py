@@ -27,6 +27,7 @@ from rowfall.schema.bad_rows.queries import (
 )
 from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART
+from rowfall.schema.text.text_format import FILLING, OTHERWISE
 from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
 from rowfall.schema.types.strict_reading import SIGN, TAG
@@ -171,6 +172,9 @@ def bad_row_error(
     if bad.which == LONG:
         count = f"{counted(bad.fields, 'field')} instead of" if bad.fields > width else "more than"
         text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), out
+        if (OTHERWISE, FILLING) in schema.notes and not schema.exists:
+            # It was tried on the sample, and a warning has named it.
+            hint = f"{FILLING} reads rows as long as this one, with NULL in all others. {out}"
     elif bad.which == OPEN:
         mark = encoding.delimiter
         text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", out

@@ -61,6 +61,9 @@ UNSURE = "unsure"
 OTHERWISE = "otherwise"
 """Subject of notes that hold options by which a load reads the text in the other way."""
 
+FILLING = "--short-rows null"
+"""The option that reads rows of which some are longer than most."""
+
 TOLD = frozenset({"blank lines", "blanks", "names", "short rows", "words"})
 """Subjects of notes about what is left out or NULL, which a load says, too."""
 
@@ -448,7 +451,7 @@ def _reads(
     What a note names is tried so, a millisecond for text that is not clear.
 
     Args:
-        odd: rows that may have another number, as they have without the options.
+        odd: rows that may have another number, see :func:`_odd_rows`.
     """
     try:
         found = sniff(samples, asked)
@@ -490,7 +493,7 @@ def _notes(
 
     Options that change where fields end are tried on the samples.
     """
-    odd = sum(len(row) != found.width for file in found.files for row in file.rows)
+    odd = _odd_rows(found, asked)
     if asked.header is None:
         other = replace(asked, header=not found.header)
         if found.sure:
@@ -520,15 +523,7 @@ def _notes(
         else:
             yield UNSURE, why
     if _has_units(found) and asked.lines.skip_lines is None:
-        given = shlex.quote(",".join(found.names))
-        flags = f"--skip-lines 2 --header no --columns {given}"
-        why = "line 2 holds no values as those below it, units perhaps"
-        without = replace(_skipping(asked, 2), header=False, columns=found.names)
-        if "," not in "".join(found.names) and _reads(samples, without, found.width, odd=odd):
-            yield UNSURE, f"{why}; {flags} skips it"
-            yield OTHERWISE, flags
-        else:
-            yield UNSURE, why
+        yield from _units(found, asked, samples, odd)
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     yield from _last_rows(found, samples)
@@ -604,6 +599,42 @@ def _notes(
         yield "names", f"columns whose name is empty or stands twice get one: {listed}"
 
 
+def _odd_rows(found: FoundDialect, asked: DialectOptions) -> int:
+    """Return the number of records seen whose fields are not as many, and which end no load.
+
+    Headers may have a delimiter more or less than rows. A row is refused, with whatever option a
+    note would name, unless the load may leave rows out.
+    """
+    if asked.bad_bytes:
+        return sum(len(row) != found.width for file in found.files for row in file.rows)
+    if found.ends not in ("rows", "header") and asked.lines.short_rows != "null":
+        return 0
+    return sum(len(file.rows[0]) != found.width for file in found.files)
+
+
+def _units(
+    found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample], odd: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the notes about a line of units below the names.
+
+    Tables of Orange have types there, and a third line of one mark, which is no row either.
+    """
+    rows = found.files[0].rows
+    count = 3 if len(rows[2]) == 1 < found.width else 2
+    given = shlex.quote(",".join(found.names))
+    flags = f"--skip-lines {count} --header no --columns {given}"
+    why = "line 2 holds no values as those below it, units perhaps"
+    skips = "skips it" if count == 2 else "skips it and line 3, which is no row either"
+    without = replace(_skipping(asked, count), header=False, columns=found.names)
+    named = "," not in "".join(found.names) and _reads(samples, without, found.width, odd=odd)
+    # Lines are counted: a blank one, or a name of two lines, stands between.
+    if named and sniff(samples, without).files[0].rows[0] == rows[count]:
+        yield UNSURE, f"{why}; {flags} {skips}"
+        yield OTHERWISE, flags
+    else:
+        yield UNSURE, why
+
+
 def _longer_rows(
     found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample]
 ) -> Iterator[tuple[str, str]]:
@@ -623,7 +654,7 @@ def _longer_rows(
                 "them, with NULL in all others"
             ),
         )
-        yield OTHERWISE, "--short-rows null"
+        yield OTHERWISE, FILLING
 
 
 def _lines_about(

@@ -47,6 +47,8 @@ def infer_type(
         return found.declared.type, found.declared.why
     if found.declared.nested:
         return _nested(found, json_type=json_type)
+    if not found.filled and found.values.hollow:
+        return _string(found, sample, "")  # a column of blanks alone: nothing says that it is NULL
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.values.rows:,} rows seen"
     type_, reason = _bare_type(found, sample)
@@ -57,8 +59,8 @@ def infer_type(
         type_ = "String"
     if type_ == "String":
         return _string(found, sample, found.declared.why or reason)
-    if found.values.nulls or found.values.blanks:
-        empty = found.values.nulls + found.values.blanks
+    empty = found.values.nulls + found.values.blanks + found.values.hollow
+    if empty:
         return f"Nullable({type_})", f"{reason}; {empty:,} of {found.values.rows:,} empty"
     if _may_lack(found, sample):
         return f"Nullable({type_})", f"{reason}; any line may lack it"

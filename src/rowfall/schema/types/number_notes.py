@@ -62,10 +62,35 @@ def number_notes(
             if found.numbers.code.startswith("~") or found.numbers.zeros:
                 yield UNSURE, why  # some are no number
                 continue
-            nullable = found.values.nulls + found.values.blanks > 0
+            nullable = found.values.nulls + found.values.blanks + found.values.hollow > 0
             flags = type_options([(made.name, "Nullable(Float64)" if nullable else "Float64")])
             yield UNSURE, f"{why}; {flags} makes numbers of it"
             yield OTHERWISE, flags
+
+
+def blank_notes(
+    columns: Sequence[Column], sampled: Sequence[ColumnFacts], given: Collection[str], *,
+    there: bool,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Yield the note about fields of blanks alone, which are NULL in all columns but text.
+
+    Args:
+        sampled, given: see :func:`number_notes`. ``there``: the table is, with its types.
+    """
+    hollow = {found.source for found in sampled if found.values.hollow}
+    names = []
+    for made in columns:
+        type_ = parse_type(made.type)
+        if made.source in hollow and type_.nullable and not type_.text:
+            names.append(made.name)
+    if not names:
+        return
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    text = f"fields of blanks alone are NULL in {', '.join(names[:4])}{more}"
+    free = [] if there else [name for name in names if name not in given]
+    if free:
+        text += f"; {type_options([(free[0], 'String')])} keeps it as it is written"
+    yield "words", text
 
 
 def _rounding(made: Column, found: ColumnFacts) -> str:

@@ -61,7 +61,8 @@ def _wrapped(bare: str, known: Type, *, nullable: bool) -> str:
 def _bare(t: Type, found: ColumnFacts, values: Values) -> list[str]:
     """Return types without Nullable for a column some of whose values do not fit."""
     text = [] if t.base == "String" else ["String"]
-    filled, declared = found.filled, parse_type(found.declared.type or "?")
+    filled = found.filled + found.values.hollow  # which the types of a table may not take
+    declared = parse_type(found.declared.type or "?")
     if t.text:
         return text
     if declared.known and declared.base != "String" and found.kinds.integers < 0:
