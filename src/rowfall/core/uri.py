@@ -23,6 +23,9 @@ _STORES = frozenset({"s3", "gs", "az"})
 _NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", *LAKES})
 
 _SCHEME = regex(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+# The first one in a text. It is looked for once in each run of such letters: from each of 200,000
+# it took minutes.
+_SCHEME_IN = regex(r"(?<![a-zA-Z0-9+.-])[0-9+.-]*([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # A kind of table in front of the address of its folder: iceberg+s3://bucket/path, delta+/path.
 _LAKE = regex(rf"\A({'|'.join(LAKES)})\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
@@ -31,7 +34,7 @@ _USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
 _HOST = r"(?:\[[^\[\]@]*\]|[^:@,\[\]]*)(?::\d*)?"
 _HOSTS = regex(rf"{_HOST}(?:,{_HOST})*")
 # What is meant as an address and is none, as jdbc:postgresql://u:p@h, clickhouse:/u:p@h or u:p@h:1.
-_ALMOST_USERINFO = regex(r"([^/?#:@\s]*):([^/@\s]+)@(?=[\w\[-])")
+_ALMOST_USERINFO = regex(r"(?<![^/?#:@\s])([^/?#:@\s]*):([^/@\s]+)@(?=[\w\[-])")
 # Certainly one, and not what a password has between "@" and "/".
 _FULL_HOST = regex(r"localhost|.*[.:\[,].*")
 # What stands behind an "@" in the path of a URL and is no host: a version, or the end of a name.
@@ -242,9 +245,9 @@ def mask(text: str) -> str:
 
 def mask_almost(text: str) -> str:
     """Return the text of a path without the password that it has where an address was meant."""
-    found = _SCHEME.search(text)
+    found = _SCHEME_IN.search(text)
     if found is not None:
-        return text[: found.start()] + mask(text[found.start() :])
+        return text[: found.start(1)] + mask(text[found.start(1) :])
     return redact(_ALMOST_USERINFO.sub(rf"\1:{MASK}@", text))
 
 
@@ -258,7 +261,7 @@ def _raw_password(text: str) -> tuple[int, int] | None:
 
     What may be one counts: an address that shows less than it could does no harm.
     """
-    found = _SCHEME.search(text)
+    found = _SCHEME_IN.search(text)
     if found is None:
         return None
     start, last = found.end(), text.rfind("@")

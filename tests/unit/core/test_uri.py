@@ -252,3 +252,14 @@ def test_an_origin_is_scheme_host_and_port(other: str) -> None:
     assert uri.origin("http://h/a") == uri.origin("HTTP://H:80/b?c")
     assert uri.origin("https://h/a") == uri.origin("https://h:443/")
     assert uri.origin("http://h/a") != uri.origin(other)
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "x." * 100_000 + " a", "1" * 200_000])
+def test_a_long_text_is_looked_through_once(text: str) -> None:
+    """From each of its letters it took minutes, in which an agent's server answered nothing."""
+    assert uri.mask(text) == uri.mask_almost(text) == text
+    assert not uri.is_almost_address(text)
+
+
+def test_the_scheme_in_a_text_begins_with_a_letter() -> None:
+    assert uri.mask_almost("see 1+http://u:hunter22@h/x") == "see 1+http://u:[HIDDEN]@h/x"
