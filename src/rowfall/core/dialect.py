@@ -818,7 +818,10 @@ def _comment(parsed: Iterable[tuple[str, _Numbered]], mark: str) -> str:
             return begin
         if usual < 2 or begin != "#" or len(wide) == len(marked):
             continue
-        if mark == " " and _are_words(wide, [r for r in rows if not r[0].startswith(begin)], usual):
+        body = [row for row in rows if not row[0].startswith(begin)]
+        # Many of them between the rows may name the parts of a file, whose rows say little then.
+        between = len(marked) - rows.index(body[0])
+        if mark == " " and between * 10 < len(body) and _are_words(wide, body, usual):
             return begin
         # In front of the rows, sentences may have as many commas; and one may hold the names.
         sentences = (row[0].strip("# ").count(" ") > _NAME_BLANKS for row in wide)
@@ -832,15 +835,13 @@ def _comment(parsed: Iterable[tuple[str, _Numbered]], mark: str) -> str:
 def _are_words(marked: Sequence[Sequence[str]], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Tell whether lines of so many words are sentences among rows that hold numbers.
 
-    Most columns of the rows do, and no such word of any of these lines. Many such lines may name
-    the parts of a file, without which its rows say little.
+    Most columns of the rows do, and no such word of any of these lines.
     """
     body = [row for row in rows if len(row) == width]
     kinds = [kind(column, " ") for column in zip(*body, strict=True)]
     typed = [n for n, own in enumerate(kinds) if own in ("number", "time")]
     words = all(not kind_of(row[n]) for row in marked for n in typed)
-    few = len(body) >= _LEAST_TABLE and len(marked) * 10 < len(body)
-    return few and len(typed) * 2 > width and words
+    return len(body) >= _LEAST_TABLE and len(typed) * 2 > width and words
 
 
 def commented_names(row: Sequence[str]) -> tuple[str, ...]:

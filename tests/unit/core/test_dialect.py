@@ -411,6 +411,8 @@ def test_comments_of_as_many_words_as_rows_have_numbers(line: str, comment: str)
     assert shown.marks.comment == comment
     parts = rows.replace("\n", "\n# of it all\n")  # what they name is no part of the rows
     assert found(f"# of all, by hand\n{parts}# more\n").marks.comment == ""
+    parts = rows.replace("\n", "\n#S part of it all\n")  # nor where few have as many words
+    assert found(f"# of all here\n{parts}#S 5\n").marks.comment == ""
 
 
 def test_rows_are_filled_up_to_the_longest_where_nothing_names_columns() -> None:
