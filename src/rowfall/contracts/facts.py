@@ -178,7 +178,7 @@ class ShardingFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a target table is on the nodes of a cluster.
+    """Tells what a target table is on the nodes of a cluster.
 
     Attributes:
         ddl: statements that make the tables; "" where there is nothing to make.

@@ -40,7 +40,7 @@ def packed(id_: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class CommittedLoad:
-    """What one commit records.
+    """Tells what one commit records.
 
     Attributes:
         attempts: that are committed; ``ids`` of the splits. ``at``: time in ISO 8601.
@@ -282,11 +282,12 @@ def digest_of(text: str) -> bytes:
     return md5(text.encode(), usedforsecurity=False).digest()
 
 
-def is_among(digests: bytes, one: bytes) -> bool:
-    at = digests.find(one)
-    while at > 0 and at % _LOAD:
-        at = digests.find(one, at + 1)
-    return at >= 0
+def place_among(values: bytes | bytearray, one: bytes) -> int:
+    """Return the offset of one of many values of the same length; -1 where it is none of them."""
+    at = values.find(one)
+    while at > 0 and at % len(one):
+        at = values.find(one, at + 1)
+    return at
 
 
 def _day(at: str) -> int:

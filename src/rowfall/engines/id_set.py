@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowfall.engines.id_files import ID_BYTES
+from rowfall.engines.id_files import ID_BYTES, place_among
 
 # The first bytes name a bucket: of a hundred million ids one has 1,500, which are looked through in
 # microseconds.
@@ -29,24 +29,17 @@ class IdSet:
 
     def __contains__(self, id_: bytes) -> bool:
         bucket = self._buckets.get(id_[:_PREFIX])
-        return bucket is not None and _find(bucket, id_[_PREFIX:]) >= 0
+        return bucket is not None and place_among(bucket, id_[_PREFIX:]) >= 0
 
     def add(self, id_: bytes) -> None:
         bucket = self._buckets.setdefault(id_[:_PREFIX], bytearray())
-        if _find(bucket, id_[_PREFIX:]) < 0:
+        if place_among(bucket, id_[_PREFIX:]) < 0:
             bucket += id_[_PREFIX:]
             self._count += 1
 
     def discard(self, id_: bytes) -> None:
         bucket = self._buckets.get(id_[:_PREFIX], bytearray())
-        at = _find(bucket, id_[_PREFIX:])
+        at = place_among(bucket, id_[_PREFIX:])
         if at >= 0:
             del bucket[at : at + _REST]
             self._count -= 1
-
-
-def _find(bucket: bytearray, rest: bytes) -> int:
-    at = bucket.find(rest)
-    while at > 0 and at % _REST:
-        at = bucket.find(rest, at + 1)
-    return at

@@ -1,4 +1,4 @@
-"""What is done about an attempt that has failed: which attempts replace it, which splits fail.
+"""Finds what helps against a failed attempt: which attempts replace it, which splits fail.
 
 :meth:`Remedies.of` goes from what nothing helps against to what is tried once more. It knows what
 the failures before have taught about reading; it inserts and records nothing.
@@ -79,7 +79,7 @@ class NullListsError(ChangedError):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What is to be done about a failed attempt.
+    """Tells what is to be done about a failed attempt.
 
     Attributes:
         again: the attempts that replace it.

@@ -31,6 +31,9 @@ _MOST_METADATA = 64 << 20
 _MOST_RATIO = {"deflate": 1032, "bzip2": 50_000, "xz": 10_000, "zstandard": 50_000}
 # Elements without bytes of one file: the engine makes them in a second or two.
 _MOST_EMPTY = 1 << 27
+# Bytes of a block, stored and unpacked, that are looked through for them: writers make blocks of
+# 16 KiB to some MiB, and this is a fraction of the least --memory.
+_MOST_BLOCK = 16 << 20
 _BY_NAME = {"zstandard": "zstd", "xz": "xz", "bzip2": "bz2"}
 
 
@@ -49,7 +52,7 @@ def endless(source: ObjectSource, splits: Iterable[Split]) -> SourceError | None
             if _take(file, len(_MAGIC)) != _MAGIC:
                 return None
             words = _metadata(file)
-            values = _Values(json.loads(words[b"avro.schema"]))
+            values = _Values(json.loads(words[b"avro.schema"]), until)
             if not values.may_be_endless:
                 return None
             _take(file, _SYNC)
@@ -68,23 +71,29 @@ def endless(source: ObjectSource, splits: Iterable[Split]) -> SourceError | None
     return None
 
 
-_MOST_BLOCK = 256 << 20
-
-
 def _plain(block: bytes, codec: bytes) -> bytes:
     """Unpack a block; one that is larger is cut off."""
     if codec == b"null":
         return block
     if codec == b"deflate":
         return zlib.decompressobj(wbits=-15).decompress(block, _MOST_BLOCK)
-    return b"".join(unpacked([block], _BY_NAME[codec.decode()]))
+    found = bytearray()
+    for piece in unpacked([block], _BY_NAME[codec.decode()]):
+        found += piece
+        if len(found) >= _MOST_BLOCK:
+            break
+    return bytes(found[:_MOST_BLOCK])
 
 
 class _Values:
-    """Values of a schema, passed by one after the other."""
+    """Passes values of a schema by, one after the other.
 
-    def __init__(self, schema: Any) -> None:
-        self._schema, self._named = schema, dict[str, Any]()
+    Args:
+        until: monotonic time of the end of it.
+    """
+
+    def __init__(self, schema: Any, until: float) -> None:
+        self._schema, self._until, self._named = schema, until, dict[str, Any]()
         self._data, self._at, self._empty = b"", 0, 0
         self._name(schema)
 
@@ -94,7 +103,13 @@ class _Values:
         return any(self._is_empty(items) for items in _items(self._schema))
 
     def pass_by(self, block: bytes, count: int) -> bool:
-        """Pass ``count`` rows by, and tell whether too many elements without bytes have passed."""
+        """Pass ``count`` rows by, and tell whether too many elements without bytes have passed.
+
+        Raises:
+            IndexError: the block ends before its rows do.
+            ValueError: a length is less than zero.
+            TimeoutError: it takes too long.
+        """
         self._data, self._at = block, 0
         for _ in range(count):
             self._pass(self._schema)
@@ -123,6 +138,8 @@ class _Values:
         return kind == "null" or (kind == "fixed" and not type_["size"])
 
     def _pass(self, type_: Any) -> None:
+        if time.monotonic() > self._until:
+            raise TimeoutError
         if isinstance(type_ := self._known(type_), list):
             type_ = self._known(type_[self._number()])
         kind = _kind(type_)
@@ -156,7 +173,7 @@ class _Values:
 
     def _pass_bytes(self) -> None:
         length = self._number()
-        self._at += length
+        self._at += _checked(length, len(self._data))
 
     def _number(self) -> int:
         found = shift = 0

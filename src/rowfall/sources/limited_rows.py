@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+from rowfall.core import environment
 from rowfall.core.errors import SourceError
 from rowfall.core.machine import total_memory
 from rowfall.core.options import Options
@@ -93,7 +94,7 @@ def limited_rows(
     """
     child = subprocess.Popen(
         [sys.executable, "-m", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=environment.of_child(),
     )  # fmt: skip
     try:
         assert child.stdin is not None  # noqa: S101 - it is a pipe

@@ -85,7 +85,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
     BZ2: bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
 }
-"""What unpacks one stream, by compression: those that Python's own library knows."""
+"""Makes what unpacks one stream, by the compressions that Python's own library knows."""
 
 
 @dataclass(frozen=True, slots=True)

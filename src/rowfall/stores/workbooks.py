@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import IO, Any, cast
 
-from rowfall.core import extras, uri
+from rowfall.core import environment, extras, uri
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.machine import total_memory
@@ -256,7 +256,7 @@ class Workbooks(Streams):
         )  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-m", "rowfall.stores.sheet_reader"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment.of_child(),
         )  # fmt: skip
         assert child.stdin is not None  # noqa: S101 - it is a pipe
         child.stdin.write(json.dumps(asdict(asked)).encode())

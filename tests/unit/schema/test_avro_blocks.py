@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
 
 import fastavro
@@ -123,4 +124,59 @@ def test_elements_without_bytes_are_counted(
 def test_no_file_is_looked_through_whose_elements_take_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     path.write_bytes(written("null", [10])[:-30] + b"no block at all")
+    assert counted(path) is None
+
+
+TEXT_AND_NULLS = {
+    "type": "record", "name": "r",
+    "fields": [
+        {"name": "s", "type": "string"},
+        {"name": "n", "type": {"type": "array", "items": "null"}},
+    ],
+}  # fmt: skip
+
+
+def test_a_length_below_zero_does_not_lead_back(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    fastavro.writer(file, fastavro.parse_schema(TEXT_AND_NULLS), [])
+    head = file.getvalue()
+    # 2^34 rows in a block of two bytes: a text of -2 bytes leads to the end, which is an array
+    # without elements, and behind that to the text again.
+    path = tmp_path / "a.avro"
+    path.write_bytes(head + b"\x80\x80\x80\x80\x80\x01" + b"\x04" + b"\x03\x00" + head[-16:])
+    assert counted(path) is None
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
+def test_no_more_of_a_block_than_its_bound_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(avro_blocks, "_MOST_BLOCK", SMALL)
+    lengths = []
+
+    class Passed(avro_blocks._Values):
+        def pass_by(self, block: bytes, count: int) -> bool:
+            lengths.append(len(block))
+            return super().pass_by(block, count)
+
+    monkeypatch.setattr(avro_blocks, "_Values", Passed)
+    path = tmp_path / "a.avro"
+    with path.open("wb") as file:
+        rows = [{"s": "x" * LARGE, "n": [None]}]
+        fastavro.writer(file, fastavro.parse_schema(TEXT_AND_NULLS), rows, codec=codec)
+    assert counted(path) is None
+    assert lengths == [SMALL]
+
+
+def test_the_time_for_it_ends_within_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.avro"
+    rows = [{"s": "x", "n": []}] * 50 + [{"s": "x", "n": [None] * 4}]
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(TEXT_AND_NULLS), rows)
+    monkeypatch.setattr(avro_blocks, "_MOST_EMPTY", 3)
+    assert counted(path) is not None
+    seconds = itertools.count()
+    monkeypatch.setattr(avro_blocks.time, "monotonic", lambda: next(seconds))
     assert counted(path) is None

@@ -29,10 +29,10 @@ LIST_TABLES = (
 )
 LIST_VIEWS = f"SELECT schema_name, view_name, NULL, NULL FROM duckdb_views() {_LISTED} ORDER BY ALL"
 ROWS = 122_880
-"""Of a row group."""
+"""Rows of a row group."""
 BATCH_ROWS = 8_192
-"""Of a batch of Arrow, which is in memory as a whole: rows of 10 kB make 82 MB, and to have them in
-smaller ones takes no more CPU."""
+"""Rows of a batch of Arrow, which is in memory as a whole: 82 MB of rows of 10 kB. Small batches
+take no more CPU."""
 # Of all memory of a load: the engine has the rest. Less does not hold the row groups of a thread.
 _SHARE, _LEAST_MEMORY = 4, 128 << 20
 _HOLDER = regex(r"Conflicting lock is held in (.*?) \(PID (\d+)\)")

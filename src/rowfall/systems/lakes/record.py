@@ -32,9 +32,9 @@ from rowfall.engines.id_files import (
     RecordFile,
     digest_of,
     file_of,
-    is_among,
     of_loads,
     packed,
+    place_among,
 )
 
 PROPERTY = "rowfall.loaded"
@@ -88,7 +88,7 @@ class LakeRecord:
     def has(self, attempt: str) -> bool:
         """Return whether an attempt was committed."""
         digest = digest_of(attempt)
-        return any(is_among(file.attempts(), digest) for file in self.files)
+        return any(place_among(file.attempts(), digest) >= 0 for file in self.files)
 
     def of_load(self, load: str) -> set[str]:
         """Return the ids that a load has loaded."""
