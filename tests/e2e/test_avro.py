@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import shlex
 
 import fastavro
 import pytest
@@ -98,3 +101,48 @@ def test_a_column_of_nulls_alone(shell: Shell) -> None:
         fastavro.writer(out, schema, [{"id": 1, "n": None}, {"id": 2, "n": None}])
     shell.ok("load", "a.avro", "--table", "t", "--verify")
     assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, None], [2, None]]
+
+
+TIMES = {
+    "time-millis": ("int", 5005, "00:00:05.005"),
+    "time-micros": ("long", 5005000, "00:00:05.005000"),
+    "local-timestamp-millis": ("long", 5005, "1970-01-01 00:00:05.005"),
+    "local-timestamp-micros": ("long", 5005000, "1970-01-01 00:00:05.005000"),
+    "timestamp-nanos": ("long", 5005000000, "1970-01-01 00:00:05.005000000"),
+    "local-timestamp-nanos": ("long", 5005000000, "1970-01-01 00:00:05.005000000"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("unit", TIMES)
+def test_numbers_in_a_unit_of_their_own_are_no_seconds(
+    shell: Shell, unit: str, packed: bool
+) -> None:
+    """1005 milliseconds were stored as 00:16:45 by --type, and in a table with such a column."""
+    base, value, shown = TIMES[unit]
+    column = {"name": "a", "type": ["null", {"type": base, "logicalType": unit}]}
+    schema = json.dumps({"type": "record", "name": "r", "fields": [column]})
+    meta = number(1) + text("avro.schema") + text(schema) + number(0)
+    left, written = value * 2, b""
+    while left > 127:
+        left, written = left >> 7, written + bytes([left & 127 | 128])
+    body, sync = number(0) + number(1) + written + bytes([left]), b"s" * 16
+    data = b"Obj\x01" + meta + sync + number(2) + number(len(body)) + body + sync
+    name = "a.avro.gz" if packed else "a.avro"
+    shell.write(name, gzip.compress(data) if packed else data)
+    digits = len(shown.partition(".")[2])
+    exact = f"{'Time64' if unit.startswith('time-') else 'DateTime64'}({digits})"
+    for kind in ("DateTime", exact):
+        wrong = shell.ends(2, "load", name, "--table", "t", "--type", f"a Nullable({kind})")
+        assert f"the numbers of a are {unit} of Avro" in wrong.talk
+    found = re.search(r"--select (.*)", wrong.talk)
+    assert found is not None
+    select = shlex.split(found[1])[0]
+    shell.ok("query", "--write", f"CREATE TABLE made (a Nullable({exact})) ORDER BY ()")
+    shell.ends(2, "load", name, "--table", "made")
+    for table in ("t", "made"):
+        shell.ok("load", name, "--table", table, "--select", select)
+        assert shell.rows(f"SELECT toString(a) FROM {table} ORDER BY 1") == [[shown], [None]]
+    shell.ok("load", name, "--table", "n")
+    assert shell.rows("SELECT a FROM n ORDER BY 1") == [[value], [None]]

@@ -494,3 +494,15 @@ def test_no_hint_fills_rows_whose_fields_stand_between_runs_of_blanks(shell: She
     assert shell.rows("SELECT DISTINCT * FROM t") == [["A", 1.5, 3]]
     shell.write("b.csv", "s  mean  high\n" + "A  1.5  3\n" * 30 + "B  7\n")
     assert "--short-rows" not in shell.ends(1, "load", "b.csv", "--table", "u").talk
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.json", '{"id":1,"a":"x"}\n{"id":2,"a":null}\n'), ("a.tsv", "id\ta\n1\tx\n2\t\\N\n"),
+])  # fmt: skip
+def test_a_text_for_arrays_and_nulls(shell: Shell, name: str, text: str) -> None:
+    """The hint for the first row was String, which the NULL of a later one does not fit."""
+    shell.write(name, text)
+    failed = shell.ends(1, "load", name, "--table", "t", "--type", "a Array(UInt8)")
+    assert "--type 'a Nullable(String)'" in failed.talk
+    shell.ok("load", name, "--table", "t", "--type", "a Nullable(String)")
+    assert shell.row("SELECT count(), countIf(a IS NULL) FROM t") == [2, 1]

@@ -37,17 +37,22 @@ _MOST_BLOCK = 16 << 20
 _BY_NAME = {"zstandard": "zstd", "xz": "xz", "bzip2": "bz2"}
 
 
-def endless(source: ObjectSource, splits: Iterable[Split]) -> SourceError | None:
+def endless(
+    source: ObjectSource, splits: Iterable[Split], packed: str = "none"
+) -> SourceError | None:
     """Return the error about a file with more elements that take no bytes than there may be.
 
     Files are looked through only where the schema of the first one has such elements, for half a
     minute at most; those that cannot be read are left out: who loads them says why.
+
+    Args:
+        packed: how the files are, whole.
     """
     until = time.monotonic() + _MOST_SECONDS
     for split in splits:
         with (
             suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, TypeError, RecursionError),
-            _Counted(Pieces(source.pieces(split))) as file,
+            _Counted(Pieces(unpacked(source.pieces(split), packed))) as file,
         ):
             if _take(file, len(_MAGIC)) != _MAGIC:
                 return None
@@ -69,6 +74,26 @@ def endless(source: ObjectSource, splits: Iterable[Split]) -> SourceError | None
                     )
                 _take(file, _SYNC)
     return None
+
+
+def schemas(
+    source: ObjectSource, splits: Iterable[Split], packed: str
+) -> Iterator[Mapping[str, Any]]:
+    """Give the schemas of files of records; those that cannot be read are left out.
+
+    Args:
+        packed: how the files are, whole.
+    """
+    for split in splits:
+        with (
+            suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, RecursionError),
+            _Counted(Pieces(unpacked(source.pieces(split), packed))) as file,
+        ):
+            found = None
+            if _take(file, len(_MAGIC)) == _MAGIC:
+                found = json.loads(_metadata(file)[b"avro.schema"])
+            if isinstance(found, dict):
+                yield found
 
 
 def _plain(block: bytes, codec: bytes) -> bytes:

@@ -141,6 +141,7 @@ class DeclaredType:
         nullable: the type where NULLs are among nested values, which only text and JSON can be.
         texts: texts stand in nested JSON where the table has numbers or Bools.
         stored: the type that the reader gives, where ``type`` is made of it.
+        unit: the logical type of Avro of numbers that are times, in a unit the engine ignores.
     """
 
     type: str = ""
@@ -149,6 +150,7 @@ class DeclaredType:
     nullable: str = "String"
     texts: bool = False
     stored: str = ""
+    unit: str = ""
 
     @property
     def read(self) -> str:

@@ -24,6 +24,7 @@ from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
+from rowfall.schema.avro_units import check_unit
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
@@ -455,6 +456,7 @@ def column(
     Args:
         given: the user, or the source, says what the type is: whatever makes a value of it is one.
     """
+    check_unit(name, type_, found)
     encoding, traits = sample.encoding, found.traits(sample.encoding)
     if not given and found.is_canonical(parse_type(type_)):
         traits = replace(traits, canonical=True)

@@ -37,7 +37,7 @@ from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import NULL_WORDS
 from rowfall.decoder import installed
-from rowfall.schema import avro_blocks, json_sample
+from rowfall.schema import avro_blocks, avro_units, json_sample
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.column_facts import (
@@ -173,7 +173,7 @@ def take_sample(
         return sampler.sample_json(options)
     if encoding.format == "Avro" and isinstance(source, ObjectSource):
         everything = (listing.split(n, "") for n in range(len(listing)))
-        if (error := avro_blocks.endless(source, everything)) is not None:
+        if (error := avro_blocks.endless(source, everything, encoding.compression)) is not None:
             raise error
     return sampler.sample_typed(options)
 
@@ -323,6 +323,9 @@ class _Sampler:
         else:
             columns = self.described(splits)
             notes = note_geometries(columns)
+        if encoding.format == "Avro" and isinstance(self.source, ObjectSource):
+            schemas = avro_blocks.schemas(self.source, splits, encoding.compression)
+            columns = avro_units.with_units(columns, schemas)
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(self.source, splits, encoding, ())

@@ -8,6 +8,7 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Have them computed, without a --type for it: --select {}": "e2e/test_avro.py::test_numbers_in_a_unit_of_their_own_are_no_seconds",
     'Where names hold blanks, --skip-lines {} --columns NAME,... gives {}; where cells are empty, --widths N,N,... reads columns of fixed widths.': 'e2e/test_tried_hints.py::test_no_hint_fills_rows_whose_fields_stand_between_runs_of_blanks',
     "Give one: rowfall run {} --param {}=VALUE": "e2e/test_project.py::test_a_load_with_a_parameter_loads_each_value_once",
     "{} {} NULL in {}, where all else is a number or a time; --type {} keeps it as it is written": "e2e/test_missing_words.py::test_the_option_that_is_named_keeps_the_text",

@@ -108,7 +108,8 @@ def find_misfits(
         times = reader.schema.times
         if text is not None and _DATE.match(text) and not times.holds(text):
             types = [t for t in types if parse_type(t).base not in TIMES]
-        misfits.append(UnfitColumn(column, text, tuple(t for t in types if t != column.type)))
+        others = tuple(t for t in types if t != column.type)
+        misfits.append(UnfitColumn(column, text, others, nulls > 0))
     return misfits
 
 

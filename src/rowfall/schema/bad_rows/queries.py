@@ -75,11 +75,13 @@ class UnfitColumn:
     Attributes:
         value: one of them, None for NULL.
         types: that would take all values, the best one first; () where none is known.
+        nulls: some values of it are NULL, beside those that do not fit.
     """
 
     column: Column
     value: str | None
     types: tuple[str, ...]
+    nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,9 +167,9 @@ class BadRowSearch:
         except RowfallError:
             found = []  # it cannot be read so far
         own = data_errors.column_of(bad, columns, len(header))
-        guessed = next((m.types for m in found if m.column == own), ())
         value = data_errors.without_null_mark(bad.value, parse_type(own.type))
-        misfits = [UnfitColumn(own, value, guessed)] + [m for m in found if m.column != own]
+        first = next((m for m in found if m.column == own), UnfitColumn(own, value, ()))
+        misfits = [replace(first, value=value), *(m for m in found if m.column != own)]
         tried = tuple(replace(m, types=self._taken(m, split, header)) for m in misfits)
         as_value = (own.type,) if own.notation and own.notation.canonical else ()
         settings = self.reader.settings
@@ -216,6 +216,9 @@ class BadRowSearch:
             column, split, header
         )
         types = [*misfit.types, *candidates(column, value, long_integers=long)]
+        if misfit.nulls:  # of which arrays, maps and tuples take none
+            known = [(type_, parse_type(type_)) for type_ in types]
+            types = [t if k.nullable else f"Nullable({t})" for t, k in known if k.known]
         return taken_types(column, value, types, self.encoding, self.ask, reader.settings)
 
     def _has_long_integers(self, column: Column, split: Split, header: Sequence[str]) -> bool:
