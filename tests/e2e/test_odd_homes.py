@@ -187,6 +187,57 @@ def test_two_machines_share_a_home(shell: Shell, network: list[Path]) -> None:
         assert len(done.document["loads"]) == 8
 
 
+# Locks of files in a folder are refused as NFS does without its service for them.
+_NO_LOCKS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int there(int fd) {
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(name, path, sizeof path - 1);
+    return size > 0 && !strncmp(path, FOLDER, strlen(FOLDER));
+}
+#define REFUSING(name) int name(int fd, int cmd, ...) { \
+    va_list more; va_start(more, cmd); void *given = va_arg(more, void *); va_end(more); \
+    if ((cmd == F_SETLK || cmd == F_SETLKW) && there(fd)) { errno = ENOLCK; return -1; } \
+    int (*real)(int, int, ...) = dlsym(RTLD_NEXT, #name); return real(fd, cmd, given); }
+REFUSING(fcntl)
+REFUSING(fcntl64)
+int flock(int fd, int how) {
+    if (there(fd)) { errno = ENOLCK; return -1; }
+    int (*real)(int, int) = dlsym(RTLD_NEXT, "flock"); return real(fd, how); }
+"""
+
+
+@pytest.mark.long  # SQLite asks for ten seconds whether the lock is free
+def test_a_home_without_locks(shell: Shell, tmp_path: Path) -> None:
+    home, library = tmp_path / "far", tmp_path / "refusing.so"
+    home.mkdir()
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", f'-DFOLDER="{home}"', "-o", library, "-x", "c", "-"],  # noqa: S607
+        input=_NO_LOCKS, check=True, text=True,
+    )  # fmt: skip
+    shell.write("in.csv", ROWS)
+    for to, code, wanted in (
+        (home / "data", 5, "a data folder needs\n  hint: Give a folder on a disk of this machine"),
+        ("a.duckdb", 3, "needs\n  hint: Name another place: export ROWFALL_HOME="),
+    ):
+        env = {"ROWFALL_HOME": str(home), "LD_PRELOAD": str(library)}
+        process = shell.cli.start("load", "in.csv", "--to", str(to), env=env)
+        said = process.communicate()[1]
+        assert process.returncode == code, said
+        assert " has no locks, which " in said
+        assert wanted in said
+        assert "another process" not in said
+
+
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "POSIX"}
 
 

@@ -22,7 +22,7 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
-from rowfall.schema.types import bytes_columns, footers
+from rowfall.schema.types import bytes_columns, footers, parquet_files
 from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
 from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
@@ -180,6 +180,11 @@ def _bytes_of_source(
         return frozenset()
     splits = list(source.sample(listing, FILES))
     if encoding.format == "Parquet":
+        if session.options.decoder != "never":
+            sample = parquet_files.read(source, splits, encoding)
+            if sample is not None:
+                named = parquet_files.footers_of(sample.files)
+                return bytes_columns.of_footers(footer.columns for footer in named)
         found = engine.ask(footers.question(source, splits, encoding), {})
         return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
     strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]

@@ -16,7 +16,7 @@ from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError, SourceError, UsageError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split, without_salt
-from rowfall.core.model import SEND, Choice, Group, Plan, Schema, Transport
+from rowfall.core.model import ENGINE, SEND, Choice, Group, Plan, Schema, Transport
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.core.tuned import Cell
@@ -233,8 +233,11 @@ class TransactionalDatabase(RecordedDatabase):
         self, facts: LoadFacts, options: Options, transport: Transport
     ) -> Transport:
         """Send rows as text, or in binary where rowfall-decode writes it."""
-        target = table_of(facts.target)
-        parts = choose_text_writer(facts, target, transport.parser)
+        target, encoding = table_of(facts.target), facts.encoding
+        parts, parser = choose_text_writer(facts, target, transport.parser), transport.parser
+        if parts.value == ENGINE and encoding is not None and encoding.format == "Parquet":
+            # Where the engine has to start, a pipe in front of it saves nothing.
+            parser = parser if options.decoder == "always" else Choice(ENGINE, parts.reason)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
         binary = facts.table.database.binary and target.writes_binary(facts.schema)
         binary = binary and parts.value == PROGRAM
@@ -244,8 +247,9 @@ class TransactionalDatabase(RecordedDatabase):
             compression = pack_by_link(facts.table.database.link, options, facts.cores_here)
         delivery = Choice(SEND, f"rows are taken {form}, which {by} writes")
         return replace(
-            transport, delivery=delivery, parts=parts, compression=compression, binary=binary
-        )
+            transport, delivery=delivery, parser=parser, parts=parts, compression=compression,
+            binary=binary,
+        )  # fmt: skip
 
     def example(
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]

@@ -51,7 +51,10 @@ class LedgerStore:
             self._db.create_function("bytes_of", 1, bytes.fromhex, deterministic=True)
             # WAL keeps its index in memory that processes of one machine share: over a network two
             # machines would not see each other's lines (https://sqlite.org/wal.html).
-            mode = "DELETE" if disk.is_shared(path.parent) else "WAL"
+            shared = disk.is_shared(path.parent)
+            if shared and not disk.gives_locks(path.parent):
+                raise _no_locks(path)
+            mode = "DELETE" if shared else "WAL"
             self._db.execute(f"PRAGMA journal_mode={mode}")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA fullfsync=ON")  # macOS: fsync alone stops at the drive's cache
@@ -185,9 +188,23 @@ def _refuse_link(path: Path) -> None:
         )
 
 
+def _no_locks(path: Path) -> LedgerError:
+    return LedgerError(
+        f"the file system of {path.parent} has no locks, which the ledger {path.name} needs",
+        hint=f"Name another place: {_other_place(path)}",
+    )
+
+
+def _other_place(path: Path) -> str:
+    return "export ROWFALL_HOME=/path/of/a/folder" if kept_in(path.parent) else "--to FOLDER"
+
+
 def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
     text = str(error)
     if "locked" in text or "busy" in text:
+        # SQLite takes a refused lock for one that another process has.
+        if not disk.gives_locks(path.parent):
+            return _no_locks(path)
         return LedgerError(
             f"the ledger {path} is locked by another process",
             hint=f"Wait for the other rowfall to end (waited {BUSY_SECONDS:.0f} seconds).",
@@ -204,8 +221,8 @@ def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
             "it is on a read-only file system" if disk.is_read_only(path)
             else f"this user may not write to it and to {path.parent}"
         )  # fmt: skip
-        other = "export ROWFALL_HOME=/path/of/a/folder" if kept_in(path.parent) else "--to FOLDER"
         return LedgerError(
-            f"cannot write to the ledger {path}: {why}", hint=f"Name another place: {other}"
+            f"cannot write to the ledger {path}: {why}",
+            hint=f"Name another place: {_other_place(path)}",
         )
     return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")

@@ -158,8 +158,12 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
             return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
     elif why is None and encoding is not None and decoding.copies(encoding):
         own = encoding == facts.encoding and encoding.format == "Parquet"
-        if own and delivery.value == PUSH and facts.program is not None:
-            return delivery, Choice(HERE, "it copies columns into blocks, and no engine starts")
+        known = all(decoding.stores(c, facts.common_engine) for c in facts.schema.reads)
+        if own and known and facts.program is not None:
+            if delivery.value == PUSH:
+                return delivery, Choice(HERE, "it copies columns into blocks, and no engine starts")
+            if facts.destination.takes_text:
+                return delivery, Choice(HERE, "it writes columns as rows, and no engine starts")
         why = _why_not_copied(facts, options)
         if why is None:
             return delivery, Choice(HERE, "it copies columns into parts, for less CPU")

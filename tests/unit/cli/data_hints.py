@@ -198,6 +198,7 @@ OF_THE_COMMAND = {
     'Create the database first, or name another one in --to.',
     'Give a folder of your own with --to.',
     'Give a folder that you may write to with --to.',
+    'Give a folder on a disk of this machine with --to.',
     'If it was written by another version of the engine, give another folder with --to.',
     'The server has to read the source itself (--pull), or it has to be reachable from here.',
     'Leave it out of --to.',

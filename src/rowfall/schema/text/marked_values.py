@@ -200,11 +200,11 @@ def _odd_values(rows: Sequence[str], nulls: Sequence[str]) -> _OddValues | None:
     """
     shown = (value for value in map(str.strip, rows) if value and value not in NULL_WORDS)
     first = next(shown, "")
-    if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
-        return None  # without a look at all rows: most columns of text are words
-    # And most of numbers are plain.
+    # Most columns of numbers are plain, and without one that is not the patterns need no compiling.
     if value_class([first]) == "number" and not odd_numbers.have_signs(rows):
         return None
+    if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
+        return None  # without a look at all rows: most columns of text are words
     values = Counter(map(str.strip, rows))
     empty = sorted(word for word in values if word in ("", *NULL_WORDS, *nulls))
     for word in empty:
@@ -311,6 +311,8 @@ def _spelled(value: str) -> str:
     """Return "day", or "time", of a value with a zone or the name of a month; "" of others."""
     if found := _WITH_ZONE.fullmatch(value):
         year, month, day, timed = found[1], int(found[2]), found[3], True
+    elif value.upper() == value.lower():
+        return ""  # without a letter no month: the patterns of months take 3 ms to compile
     elif found := _WITH_MONTH.fullmatch(value):
         year, month, day, timed = found[3], _number_of(found[2]), found[1], found[4] is not None
     elif found := _MONTH_FIRST.fullmatch(value):

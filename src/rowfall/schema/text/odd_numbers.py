@@ -22,6 +22,8 @@ _VALUE = regex(
     rf"(?P<number>\d(?:[\d.,'{_BLANKS}]*\d)?)(?P<after>[{_BLANKS}]?(?:{_SYMBOLS}|%))?(?P<end>-)?"
     r"(?P<close>\))?"
 )
+# No unit begins so: none has more letters than a currency.
+_WORD = regex(r"[A-Za-z]{4}")
 # Marks before decimals and between three digits, the common ones first.
 _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (",", "\u00a0"),
           (",", "\u202f"), (".", "'"), (".", " "))  # fmt: skip
@@ -45,7 +47,9 @@ class OddNumbers:
 
 def may_be(value: str) -> bool:
     """Tell whether a value may be one of such numbers."""
-    return _VALUE.fullmatch(value) is not None
+    # Most columns of text hold words, for which the pattern is not compiled (4 ms).
+    digits = any(map(str.isdigit, value))
+    return digits and not _WORD.match(value) and _VALUE.fullmatch(value) is not None
 
 
 _UNITS = (*"$€£¥₹₽₩₺%", "zł", "kr", "USD", "EUR", "GBP", "CHF", "JPY", "CNY")

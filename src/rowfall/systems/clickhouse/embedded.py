@@ -757,6 +757,33 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
         raise TargetError(
             f"cannot write to the target folder {folder}: {error.strerror}", hint=hint
         ) from None
+    try:
+        _wait_for_locks(folder, lock, reads)
+    except OSError:
+        os.close(lock)
+        raise TargetError(
+            f"the file system of {folder} has no locks, which a data folder needs",
+            hint="Give a folder on a disk of this machine with --to.",
+        ) from None
+    said = f"{os.getpid()} {os.urandom(8).hex()} {reads}".strip().encode()
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, said, 0)
+    if any(folder.glob(f"{own_files.COPIES}*")):
+        from rowfall.systems.clickhouse.snapshot import remove_stale  # 5 ms that others save
+
+        remove_stale(folder)
+    return FolderLock(lock, said)
+
+
+def _wait_for_locks(folder: Path, lock: int, reads: str) -> None:
+    """Lock a folder by its open lock file, which is closed where another process keeps it.
+
+    Args:
+        reads: see :func:`take_folder`.
+
+    Raises:
+        FolderInUseError: another process keeps it. OSError: the file system has no locks.
+    """
     began = time.monotonic()
     # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
     # the engine of a killed rowfall has gone, too.
@@ -779,14 +806,6 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
                     hint="Wait for it to end, or load into another folder.",
                 )
             time.sleep(0.05)
-    said = f"{os.getpid()} {os.urandom(8).hex()} {reads}".strip().encode()
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, said, 0)
-    if any(folder.glob(f"{own_files.COPIES}*")):
-        from rowfall.systems.clickhouse.snapshot import remove_stale  # 5 ms that others save
-
-        remove_stale(folder)
-    return FolderLock(lock, said)
 
 
 def distrust(folder: os.stat_result, above: os.stat_result, user: int) -> str | None:
@@ -809,20 +828,32 @@ def distrust(folder: os.stat_result, above: os.stat_result, user: int) -> str | 
 
 
 def _lock_file(lock: int) -> bool:
-    """Return True when no other rowfall holds the folder."""
+    """Return True when no other rowfall holds the folder.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
+        if disk.says_no_locks(error):
+            raise
         return False
     return True
 
 
 def _lock_record(lock: int) -> bool:
-    """Return True when no engine holds it; the new engine takes it when it opens the folder."""
+    """Return True when no engine holds it; the new engine takes it when it opens the folder.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.lockf(lock, fcntl.LOCK_UN)
-    except OSError:
+    except OSError as error:
+        if disk.says_no_locks(error):
+            raise
         return False
     return True
 

@@ -50,8 +50,7 @@ _DATABASES = ("postgresql://", "postgres://", "mysql://", "mariadb://", "duckdb:
 _DUCKDB = (".duckdb", ".ddb")
 _TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json)(\.\w+)?$", re.IGNORECASE)
 _PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
-"""Ends of names for which an engine is rarely wanted where a server stores the rows; of text also
-where a database does."""
+"""Ends of names for which an engine is rarely wanted: a server or a database stores the rows."""
 _START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 
 
@@ -68,7 +67,7 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     )
     if to is not None and (to.startswith(_DATABASES) or to.endswith(_DUCKDB)):
         own = (*_DATABASES, *_SERVERS, "generate://")
-        unused = all(s.startswith(own) or _TEXT.search(s) for s in sources)
+        unused = all(s.startswith(own) or _TEXT.search(s) or _PARQUET.search(s) for s in sources)
     if not _waiting and "-" not in sources and not unused and is_installed():
         # What keeps Python from being started is said where the engine is wanted.
         with contextlib.suppress(OSError):
