@@ -22,7 +22,7 @@ from rowfall.contracts.destination import LoadRun, Session
 from rowfall.contracts.load import Settled
 from rowfall.core.listing import Listing
 from rowfall.core.options import Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.tables import ClickHouseTables
 from rowfall.run import follow
 from rowfall.sources import open_source
 from rowfall.sources.base import Streamed
@@ -395,15 +395,15 @@ def followed(kafka: Kafka, topic: str, batches: int, monkeypatch: pytest.MonkeyP
         kafka.send(topic, lines(number * 10, number * 10 + 10), number % 2)
         return wait(session, seen)
 
-    def settle(self: ClickHouseTables, load: LoadRun) -> Settled:
+    def settle(load: LoadRun) -> Settled:
         asked.append(1)
-        return ask(self, load)
+        return ask(load)
 
     for name, value in (
         ("_wait", next_batch), ("BATCH_SECONDS", 0), ("POLL_SECONDS", 0.02), ("KEPT", 2),
     ):  # fmt: skip
         monkeypatch.setattr(follow, name, value)
-    monkeypatch.setattr(ClickHouseTables, "settle", settle)
+    monkeypatch.setattr(ClickHouseTables, "settle", staticmethod(settle))
     return asked
 
 

@@ -197,6 +197,8 @@ def _load(
             session.source, session.target, destination, session.listing, None, plan.schema, ()
         )
         prepared = destination.prepare(load, settled, facts, plan)
+        todo = (i for group in plan.work.groups for i in group.indexes)
+        load.ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
         if worker is not None:
             plan = worker.begin(load, plan)
         outcome = "failed"

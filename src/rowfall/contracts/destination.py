@@ -113,7 +113,8 @@ class Session:
         """Return the ledger's key of the target table."""
         if self.target.table:
             # Two Distributed tables over one local table are two names of the same rows.
-            return target_key(self.first_target.database, self.first_target.table)
+            first = self.writers[0].target
+            return target_key(first.database, first.table)
         return target_key(self.target.text)
 
     @property
@@ -297,7 +298,7 @@ class PreparedLoad(Protocol):
     def pull(self, plan: Plan) -> Done | None:
         """Let the target itself read the source to its end; None where attempts are to be made."""
 
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+    def delivery(self, session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         """Return the delivery that brings the rows of attempts to one writer."""
 
     def receiver(self, given: ReceiverInputs) -> Receiver:

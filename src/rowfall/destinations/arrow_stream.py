@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import LoadRun, Opened, OpenRequest
+from rowfall.contracts.destination import LoadRun, Opened, OpenRequest, Session
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.core.errors import UsageError
@@ -32,10 +32,10 @@ _MOST_FILES = 500
 class PreparedStream(PreparedNothing):
     """A load whose rows go into a channel."""
 
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+    def delivery(self, session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         target = writer.target
         assert isinstance(target, ArrowStream)  # noqa: S101 - by its kind
-        return open_streaming(self._load.session, facts, plan, writer, target.channel)
+        return open_streaming(session, facts, plan, writer, target.channel)
 
     def finish(self, plan: Plan, done: Done) -> Finished:
         """End the rows; an empty table has nothing to read, and its columns are told here."""

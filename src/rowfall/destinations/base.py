@@ -299,10 +299,10 @@ class BasePrepared:
     def pull(self, plan: Plan) -> Done | None:
         return None
 
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+    def delivery(self, session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         from rowfall.deliver.route import open_delivery
 
-        return open_delivery(self._load.session, facts, plan, writer)
+        return open_delivery(session, facts, plan, writer)
 
     def leased(self) -> AbstractContextManager[None]:
         return nullcontext()

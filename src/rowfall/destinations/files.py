@@ -17,7 +17,6 @@ from rowfall.core.model import Group, Plan, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Verification
 from rowfall.destinations.base import BaseDestination, BasePrepared
-from rowfall.destinations.notes import add_splits
 from rowfall.destinations.options_check import FILES
 from rowfall.ledger import Ledger
 from rowfall.plan import attempts, exports
@@ -89,7 +88,6 @@ class WrittenObjects(BaseDestination):
         for statement in session.target.create(plan.schema):
             session.engine.run(Statement(statement))
         record = _open_record(load, facts)
-        add_splits(load, plan)
         return PreparedExport(load, self.receiver, record)
 
     def export(

@@ -29,7 +29,7 @@ from rowfall.destinations.database import (
     open_database,
     resolve,
 )
-from rowfall.destinations.notes import add_splits, created, dropped
+from rowfall.destinations.notes import created, dropped
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
 from rowfall.ledger import Ledger, target_key
@@ -62,11 +62,11 @@ class PreparedCommit(BasePrepared):
         super().__init__(load)
         self._table = table_of(load.session)
 
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+    def delivery(self, session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         target = writer.target
         assert isinstance(target, FileTarget)  # noqa: S101 - by its kind
         layout = self._table.layout()
-        return open_writing(self._load.session, facts, plan, writer, target, layout)
+        return open_writing(session, facts, plan, writer, target, layout)
 
     def receiver(self, given: ReceiverInputs) -> CommitReceiver:
         return CommitReceiver(given, self._table)
@@ -219,5 +219,4 @@ class LakeTable(RecordedDatabase):
         load.ledger.set_table(session.target_key, table.table_id())
         todo = [i for g in plan.work.groups for i in g.indexes]
         hold_streams(table, plan.listing.splits(session.target_key, todo))
-        add_splits(load, plan)
         return PreparedCommit(load)

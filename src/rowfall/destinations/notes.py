@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.destination import LoadRun, Session
+from rowfall.contracts.destination import Session
 from rowfall.core import units
 from rowfall.core.events import Note
 from rowfall.core.model import Plan
@@ -22,9 +22,3 @@ def created(session: Session, plan: Plan) -> Note:
     )
     sorted_by = f", sorted by {order.replace('`', '')}" if order not in ("", "tuple()") else ""
     return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.texts.ddl)
-
-
-def add_splits(load: LoadRun, plan: Plan) -> None:
-    """Record in the ledger which splits a run is going to load."""
-    todo = (i for group in plan.work.groups for i in group.indexes)
-    load.ledger.add_splits(load.id, plan.listing.splits(load.session.target_key, todo))

@@ -7,7 +7,6 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Settled
 from rowfall.core.model import Plan
 from rowfall.destinations.base import BaseDestination, BasePrepared
-from rowfall.destinations.notes import add_splits
 from rowfall.publish.files import NothingReceiver, end_open_files
 
 
@@ -32,5 +31,4 @@ class Nothing(BaseDestination):
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
     ) -> PreparedNothing:
-        add_splits(load, plan)
         return PreparedNothing(load)

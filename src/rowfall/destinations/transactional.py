@@ -33,7 +33,7 @@ from rowfall.destinations.database import (
     resolve,
     unrecorded,
 )
-from rowfall.destinations.notes import add_splits, created, dropped
+from rowfall.destinations.notes import created, dropped
 from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
 from rowfall.engines.base import ExistingTable
@@ -90,9 +90,9 @@ class PreparedTransactions(BasePrepared):
 
         return run_pipelines(self._load, plan)
 
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+    def delivery(self, session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         target = table_of(writer.target)
-        return open_sending(self._load.session, facts, plan, writer, target, self._database)
+        return open_sending(session, facts, plan, writer, target, self._database)
 
     def receiver(self, given: ReceiverInputs) -> TransactionReceiver:
         return TransactionReceiver(given, self._database, self._leases)
@@ -395,7 +395,6 @@ class TransactionalDatabase(RecordedDatabase):
         todo = [i for g in plan.work.groups for i in g.indexes]
         # Before anything is read: the other one may take hours.
         hold_streams(database, plan.listing.splits(session.target_key, todo))
-        add_splits(load, plan)
         return PreparedTransactions(load, database, replaced=settled.replaced)
 
 

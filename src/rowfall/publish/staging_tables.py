@@ -96,11 +96,8 @@ class StagingTables:
         Args:
             rows: in each staging table.
         """
-        tables = self._by_name()
-        return sum(
-            rows.get(pair.staging, 0) * tables[pair.database, pair.table].projections
-            for pair in self._all(prefix)
-        )
+        staged = self._staged(prefix)
+        return sum(rows.get(name, 0) * facts.projections for name, facts in staged)
 
     @property
     def settings(self) -> dict[str, int]:
@@ -113,12 +110,10 @@ class StagingTables:
 
     def fixed(self, prefix: str) -> tuple[str, ...]:
         """Return the staging tables of an attempt in which a merge would unite or expire rows."""
-        tables = self._by_name()
         return tuple(
-            pair.staging
-            for pair in self._all(prefix)
-            if (facts := tables[pair.database, pair.table]).collapses or "TTL" in facts.create_query
-        )
+            name for name, facts in self._staged(prefix)
+            if facts.collapses or "TTL" in facts.create_query
+        )  # fmt: skip
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -173,13 +168,11 @@ class StagingTables:
         """Return where the parts of the shadow tables go at the end of an atomic load."""
         return (*self._own(self.facts.table, self.shadow), *self.views.pairs(self.shadow))
 
-    def _by_name(self) -> dict[tuple[str, str], TableFacts]:
-        """Return the facts about the target and the tables behind its views."""
-        return {(t.database, t.table): t for t in (self.facts, *self.views.tables)}
-
-    def _all(self, prefix: str) -> tuple[StagingPair, ...]:
-        """Return the pairs of an attempt with its tables themselves, not with their shadows."""
-        return StagingTables(self.facts, self.views, straight=self.straight).pairs(prefix)
+    def _staged(self, prefix: str) -> list[tuple[str, TableFacts]]:
+        """Return the staging tables of an attempt, and the tables that these are made like."""
+        tables = {(t.database, t.table): t for t in (self.facts, *self.views.tables)}
+        pairs = (*self._own(self.facts.table, prefix), *self.views.pairs(prefix))
+        return [(pair.staging, tables[pair.database, pair.table]) for pair in pairs]
 
     def _own(self, table: str, staged: str) -> tuple[StagingPair, ...]:
         if not self.keeps:

@@ -103,7 +103,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     if plan.transport.sharding.value == FILTER:
         writers = writers[:1]
     runners = []
-    deliveries = [prepared.delivery(facts, plan, writer) for writer in writers]
+    deliveries = [prepared.delivery(session, facts, plan, writer) for writer in writers]
     for writer, delivery in zip(writers, deliveries, strict=True):
         given = ReceiverInputs(load, plan, writer, notes, Revivals(notes), queue.stopped)
         runners.append(AttemptRunner(

@@ -226,13 +226,16 @@ def _mark(load: LoadRun, facts: LoadFacts) -> None:
 
 
 def _prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> PreparedLoad:
-    """Say what is going to be done, and make what it needs."""
+    """Say what is going to be done, make what it needs, and record which splits it is about."""
     try:
         _announce(load, plan)
-        return load.session.destination.prepare(load, settled, facts, plan)
+        prepared = load.session.destination.prepare(load, settled, facts, plan)
     except UsageError:
         load.ledger.never_began(load.id)
         raise
+    todo = (i for group in plan.work.groups for i in group.indexes)
+    load.ledger.add_splits(load.id, plan.listing.splits(load.session.target_key, todo))
+    return prepared
 
 
 def _run(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) -> Done:

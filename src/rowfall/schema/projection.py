@@ -89,12 +89,7 @@ class Scan:
         groups = [((), list(splits))] if headers is None else headers.groups(splits, schema.reading)
         parts = []
         for names, some in groups:
-            structure = whole_rows.read_structure(
-                schema.reads, encoding, names, loose=schema.checks.loose_blanks
-            )
-            read = encoding and whole_rows.read_as(schema.reads, encoding)
-            relation = self.source.relation(some, read, structure)
-            parts.append(whole_rows.guarded(schema, encoding, relation, names))
+            parts.append(whole_rows.relation(self.source, some, encoding, schema, names))
         if len(parts) == 1:
             return parts[0]
         listed = ", ".join(sql.name(c.source) for c in schema.reads)

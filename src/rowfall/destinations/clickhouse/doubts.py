@@ -20,9 +20,8 @@ from rowfall.destinations.clickhouse.loaded_state import (
     LedgerConflict,
     find_contradiction,
     find_older_ledger,
-    remembered,
 )
-from rowfall.destinations.clickhouse.record import LoadedState, record_of
+from rowfall.destinations.clickhouse.record import LoadedState, record_of, remembered
 from rowfall.destinations.questions import check_emptied_answer
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal

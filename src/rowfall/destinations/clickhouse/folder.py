@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rowfall.contracts.destination import Query
 from rowfall.core.options import Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.tables import ClickHouseTables
 from rowfall.destinations.options_check import TABLES, check_options
 from rowfall.targets.base import Target
 

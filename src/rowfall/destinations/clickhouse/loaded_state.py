@@ -53,24 +53,6 @@ def check_identity(database: str, kind: str) -> None:
         )
 
 
-def remembered(session: Session, found: CatalogueTables | None = None) -> LoadedState:
-    """Ask ledger and journal what is loaded into the target table.
-
-    Args:
-        found: the table, where it was asked for just now.
-    """
-    ledger, key = session.ledger, session.target_key
-    database, table = session.first_target.database, session.first_target.table
-    # The ledger first: what is loaded meanwhile comes into the journal before it.
-    own = frozenset(ledger.loaded(key)) if ledger is not None else frozenset()
-    known = ledger.table_uuid(key) if ledger is not None else None
-    if found is not None:
-        uuid = found.uuid(table)
-    else:
-        uuid = table_uuid(session.engine, database, table) if table else ""
-    return record_of(session, found).state(uuid, known, own)
-
-
 class LedgerConflict(Enum):
     """Ways in which a memory and a table contradict each other."""
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rowfall.contracts.destination import LoadRun, Session
-from rowfall.contracts.facts import FilledTable
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, UsageError
 from rowfall.core.events import Listener
@@ -281,16 +280,6 @@ def nodes_of(session: Session) -> Nodes:
     """Return the nodes that hold the tables of a session's target."""
     shards = session.shards
     return ClusterNodes(session, shards) if shards is not None else OneNode(session)
-
-
-def filled_table(session: Session, found: TargetDefinition | None, schema: Schema) -> FilledTable:
-    """Return the target's own table, as it is or will be made."""
-    target = session.first_target
-    engine, key = nodes_of(session).new_engine(schema), schema.layout.partition_by
-    if found is not None:
-        engine, key = found.engine, found.partition_key
-    name = f"{target.database}.{target.table}"
-    return FilledTable(name, engine_name(engine), key not in UNPARTITIONED)
 
 
 def engine_name(text: str) -> str:

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 
 from rowfall.cluster.writer import Writer
-from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import LoadRun, ReceiverInputs, Session
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, Settled
@@ -24,11 +23,11 @@ from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetEr
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
 from rowfall.core.model import BUILD, Plan
+from rowfall.deliver.route import open_delivery
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import remember_made
 from rowfall.destinations.clickhouse.record import record_of
 from rowfall.destinations.clickhouse.settle import open_shadow
-from rowfall.destinations.notes import add_splits
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
@@ -73,6 +72,8 @@ class PreparedTables:
     whole_recovery: Recovery | None = None
     together: bool = False
 
+    delivery = staticmethod(open_delivery)
+
     @contextmanager
     def leased(self) -> Iterator[None]:
         """Renew the leases until the load has ended."""
@@ -107,11 +108,6 @@ class PreparedTables:
 
     def pull(self, plan: Plan) -> Done | None:
         return None  # servers pull by attempts
-
-    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
-        from rowfall.deliver.route import open_delivery  # 5 ms, used when tables are made
-
-        return open_delivery(self.load.session, facts, plan, writer)
 
     def finish(self, plan: Plan, done: Done) -> Finished:
         """Make a gathered load visible, and wait for what ``--wait`` names."""
@@ -186,9 +182,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
         _table_writer(prepared, writer, there, fed=fed)
         for writer, there in zip(session.writers, found, strict=True)
     )
-    prepared = _open_leases(replace(prepared, writers=writers), found[0])
-    add_splits(load, plan)
-    return prepared
+    return _open_leases(replace(prepared, writers=writers), found[0])
 
 
 def _alter_target(session: Session, plan: Plan) -> None:

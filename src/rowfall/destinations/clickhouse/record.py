@@ -13,6 +13,7 @@ from typing import Protocol
 from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split, without_salt
+from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger
 from rowfall.ledger.joined_ids import JOINED
 from rowfall.ledger.journal import TABLE as JOURNAL
@@ -417,3 +418,21 @@ def record_of(session: Session, found: CatalogueTables | None = None) -> Record:
     # scratch, and a journal would stay.
     shared = session.engine.shared and not session.scratch
     return JournalRecord(session, found) if shared else LedgerRecord(session)
+
+
+def remembered(session: Session, found: CatalogueTables | None = None) -> LoadedState:
+    """Ask ledger and journal what is loaded into the target table.
+
+    Args:
+        found: the table, where it was asked for just now.
+    """
+    ledger, key = session.ledger, session.target_key
+    database, table = session.first_target.database, session.first_target.table
+    # The ledger first: what is loaded meanwhile comes into the journal before it.
+    own = frozenset(ledger.loaded(key)) if ledger is not None else frozenset()
+    known = ledger.table_uuid(key) if ledger is not None else None
+    if found is not None:
+        uuid = found.uuid(table)
+    else:
+        uuid = table_uuid(session.engine, database, table) if table else ""
+    return record_of(session, found).state(uuid, known, own)

@@ -11,7 +11,7 @@ from rowfall.core.errors import TargetError
 from rowfall.core.options import Options
 from rowfall.core.results import Link
 from rowfall.core.server_address import ServerAt
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.tables import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
 from rowfall.engines.base import table_uuid
 from rowfall.targets.base import Target

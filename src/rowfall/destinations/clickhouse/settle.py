@@ -14,10 +14,10 @@ from rowfall.core.listing import overlap
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.destinations.clickhouse.loaded_state import check_identity, remembered
+from rowfall.destinations.clickhouse.loaded_state import check_identity
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own, is_own_and_empty
-from rowfall.destinations.clickhouse.record import LoadedState, record_of
+from rowfall.destinations.clickhouse.record import LoadedState, record_of, remembered
 from rowfall.destinations.notes import dropped
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key_parts

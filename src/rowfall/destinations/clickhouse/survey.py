@@ -9,16 +9,18 @@ from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import (
     ClusterFacts,
     FilledTable,
+    Reach,
     ShardingFacts,
     TargetFacts,
     ViewFacts,
 )
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
-from rowfall.core.model import Schema
+from rowfall.core.listing import Listing
+from rowfall.core.model import Encoding, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, filled_table, nodes_of
+from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, engine_name, nodes_of
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import built_parts, keys, sorting, table_definition
 from rowfall.plan.upserts import ask_stored
@@ -34,9 +36,9 @@ JSON_RELEASE = (25, 3)
 _INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
-def stored_columns(session: Session, table: ExistingTable | None) -> TargetColumns:
+def stored_columns(session: Session, listed: ExistingTable | None) -> TargetColumns:
     """Return the columns of the table, None where no node has it, and the questions to it."""
-    found = nodes_of(session).definition(table)
+    found = nodes_of(session).definition(listed)
     key = "" if found is None or found.partition_key in UNPARTITIONED else found.partition_key
     return TargetColumns(
         [list(column) for column in found.columns] if found and found.columns else None,
@@ -46,7 +48,10 @@ def stored_columns(session: Session, table: ExistingTable | None) -> TargetColum
     )
 
 
-def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schema:
+def fit_schema(
+    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
+    schema: Schema, listed: ExistingTable | None,
+) -> Schema:  # fmt: skip
     """Return the schema as the table takes it.
 
     Raises:
@@ -57,7 +62,9 @@ def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schem
     return schema
 
 
-def ask(session: Session, listed: ExistingTable | None, schema: Schema) -> TargetFacts:
+def survey(
+    session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+) -> TargetFacts:
     """Ask what a plan has to know of the table, besides its columns."""
     found = _ask_views(session, schema)
     nodes = nodes_of(session)
@@ -92,9 +99,14 @@ def _filled(
     session: Session, listed: ExistingTable | None, schema: Schema, found: views.Views | None
 ) -> tuple[FilledTable, ...]:
     """Return the tables that get rows, as they are or as they will be made."""
-    own = filled_table(session, nodes_of(session).definition(listed), schema)
+    nodes, target = nodes_of(session), session.first_target
+    definition = nodes.definition(listed)
+    engine, key = nodes.new_engine(schema), schema.layout.partition_by
+    if definition is not None:
+        engine, key = definition.engine, definition.partition_key
+    name = f"{target.database}.{target.table}"
     behind = found.tables if found else ()
-    return own, *(
+    return FilledTable(name, engine_name(engine), key not in UNPARTITIONED), *(
         FilledTable(
             f"{t.database}.{t.table}", t.engine,
             t.partitioned and "PARTITION BY tuple()" not in t.engine_full,

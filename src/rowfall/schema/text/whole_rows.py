@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rowfall.core import sql, type_names
+from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
@@ -30,6 +31,7 @@ from rowfall.schema.types import nested_reading
 from rowfall.schema.types.reader_settings import BLANKS, ROWS_MAY_BE_SHORT, nulls_are_guarded
 from rowfall.schema.types.strict_reading import MISSING, TAG, strict_column, within
 from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.sources.base import Source
 
 EXTRA, END = "rowfall_extra", "rowfall_end"
 """Columns behind the last one: no row has the first, rows with a delimiter at their end the other.
@@ -191,6 +193,20 @@ def _with_default(type_: str, what: str = _FEW) -> str:
     value = f"defaultValueOfTypeName({quote(type_)})"
     wrong = f"throwIf(materialize(1), {quote(TAG + what)})"
     return f"{type_} DEFAULT tupleElement(({value}, {wrong}), 1)"
+
+
+def relation(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+    names: Sequence[str] = (),
+) -> SqlText:  # fmt: skip
+    """Return the relation of the columns of objects, which raises at a row of another length.
+
+    Args:
+        names: of the header of these objects; see :func:`read_structure`.
+    """
+    structure = read_structure(schema.reads, encoding, names, loose=schema.checks.loose_blanks)
+    rows = source.relation(splits, encoding and read_as(schema.reads, encoding), structure)
+    return guarded(schema, encoding, rows, names)
 
 
 def guarded(

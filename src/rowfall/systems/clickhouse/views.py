@@ -194,11 +194,13 @@ def discover(ask: Ask, database: str, table: str, root: TableFacts | None = None
     """
     loaded = (database, table)
     root = root or lookup(ask, [loaded]).get(loaded)
+    if root is None or not root.views:
+        return Views(database, table)
     numbers: dict[Name, int] = {loaded: -1}
     tables: list[TableFacts] = []
     views: list[View] = []
     reads: dict[Name, set[Name]] = {}
-    level = [root] if root else []
+    level = [root]
     while level:
         found = _found(ask, level)
         targets = {view: facts.fills for view, facts in found.items()}
