@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Self
 
 from rowfall.contracts.receiver import Staged
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.model import HelperSeconds, Setting
+from rowfall.core.model import HelperSeconds, Setting, Summed
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.steering import SteeringStep
 
@@ -33,19 +32,8 @@ class Settled:
     absent: bool = False
 
 
-class _Added:
-    """Base of figures: ``+`` adds each field to that of the other one."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(type(self)))  # type: ignore[arg-type]
-        )
-
-
 @dataclass(frozen=True, slots=True)
-class Amounts(_Added):
+class Amounts(Summed):
     """Rows, bytes and parts that attempts have read and made visible.
 
     Attributes:
@@ -62,7 +50,7 @@ class Amounts(_Added):
 
 
 @dataclass(frozen=True, slots=True)
-class Tries(_Added):
+class Tries(Summed):
     """Attempts that have begun.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
@@ -443,8 +443,19 @@ class Refused:
     value: str | None = None
 
 
+class Summed:
+    """Base of figures: ``+`` adds each field to that of the other one."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(type(self)))  # type: ignore[arg-type]
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class HelperSeconds:
+class HelperSeconds(Summed):
     """CPU seconds of a process beside the engine, as rowfall-decode is; ``+`` adds them up.
 
     Attributes:
@@ -455,11 +466,6 @@ class HelperSeconds:
     cpu: float = 0.0
     writing: float = 0.0
     waited: float = 0.0
-
-    def __add__(self, other: HelperSeconds) -> HelperSeconds:
-        return HelperSeconds(
-            self.cpu + other.cpu, self.writing + other.writing, self.waited + other.waited
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,12 @@ def choose_transport(
     """
     todo = facts.todo
     delivery, parser = reading
+    if delivery.value == PUSH and facts.rows_refused:
+        raise TargetError(
+            f"the rows have to be sent from here ({delivery.reason}), and {facts.rows_refused}, "
+            "which passes no rows on",
+            hint="Let the servers read the source, or load from where all of them are reached.",
+        )
     parts = choose_parts(facts, options, parser)
     built = parts.value == PROGRAM
     if built:
@@ -129,19 +135,7 @@ def choose_reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
 
     Raises:
         UsageError: ``--decoder always``, and it cannot.
-        TargetError: rows have to be sent from here to a server that takes none.
     """
-    delivery, parser = _reading(facts, options)
-    if delivery.value == PUSH and facts.rows_refused:
-        raise TargetError(
-            f"the rows have to be sent from here ({delivery.reason}), and {facts.rows_refused}, "
-            "which passes no rows on",
-            hint="Let the servers read the source, or load from where all of them are reached.",
-        )
-    return delivery, parser
-
-
-def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     reach, wish = facts.reach, options.decoder
     if reach is not None and spares_servers(options):
         here = Choice(HERE, "it parses for a quarter of the CPU that the engine takes")

@@ -101,7 +101,8 @@ class TargetTables:
             # has not loaded into it does not know which.
             raise table_dropped(self.text(self.session.writers[0]))
         self.ledger.set_table(self.session.target_key, uuids[0])
-        return replace(self, uuids=uuids, beside=tuple(found[0].beginning(STAGING_PREFIX)))
+        beside = tuple(name for name in found[0].tables if name.startswith(STAGING_PREFIX))
+        return replace(self, uuids=uuids, beside=beside)
 
     def check_together(self) -> None:
         """Check that either all shards have the tables of the last load, or none has.

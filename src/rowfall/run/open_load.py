@@ -15,7 +15,7 @@ from rowfall.contracts.destination import LoadRun, Session
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, UsageError
-from rowfall.core.events import Event
+from rowfall.core.events import one_at_a_time
 from rowfall.core.options import changed
 from rowfall.core.signals import undisturbed
 from rowfall.destinations.questions import about_load
@@ -72,15 +72,12 @@ def open_load(session: Session) -> Iterator[LoadRun]:
             said = Running(ledger.path, load_id, recorder)
             stack.callback(said.remove)
 
-            def emit(event: Event) -> None:
-                said.hear(event)
-                session.emit(event)
-
             for engine in engines:
                 stack.callback(engine.log_statements, None)
                 engine.log_statements(recorder.ran)
             yield LoadRun(
-                session, load_id, emit, datetime.now(UTC).isoformat(timespec="seconds"), ledger,
+                session, load_id, one_at_a_time(said.hear, session.emit),
+                datetime.now(UTC).isoformat(timespec="seconds"), ledger,
                 session.destination.key(session, load_id),
                 load_id if session.options.force else "", new, OtherLoads(load_id), recorder,
             )  # fmt: skip

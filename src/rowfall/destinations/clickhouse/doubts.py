@@ -19,7 +19,6 @@ from rowfall.destinations.clickhouse.loaded_state import (
     Contradiction,
     LedgerConflict,
     find_contradiction,
-    find_older_ledger,
 )
 from rowfall.destinations.clickhouse.record import LoadedState, record_of, remembered
 from rowfall.destinations.questions import check_emptied_answer
@@ -71,20 +70,6 @@ def resolve(
         LedgerConflict.EMPTIED: doubts.emptied,
     }[found.doubt](answer)
     return None
-
-
-def resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:
-    """Stop where the ledger of a folder is older than the rows, unless the user has answered.
-
-    Raises:
-        LedgerError: it is, and nobody has.
-    """
-    found = find_older_ledger(session)
-    if found is None:
-        return
-    if not session.options.force_append:
-        raise found.error
-    accept(session, ledger, load_id, found.uuid)
 
 
 def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:

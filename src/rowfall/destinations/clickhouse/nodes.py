@@ -150,7 +150,8 @@ class OneNode:
         # Whatever an exchange has left to do, one of its tables is still there. Those of a folder
         # are known to its ledger, or are of the load itself.
         known = self._session.engine.shared or load.new
-        if known and not found.beginning(REBUILT_PREFIX) and not load.ledger.steps_called(REBUILT):
+        rebuilt = any(name.startswith(REBUILT_PREFIX) for name in found.tables)
+        if known and not rebuilt and not load.ledger.steps_called(REBUILT):
             return False
         from rowfall.publish.upsert import settle_upserts
 

@@ -14,7 +14,7 @@ from rowfall.core.listing import overlap
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.destinations.clickhouse.loaded_state import check_identity
+from rowfall.destinations.clickhouse.loaded_state import check_identity, find_older_ledger
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own, is_own_and_empty
 from rowfall.destinations.clickhouse.record import LoadedState, record_of, remembered
@@ -112,10 +112,8 @@ def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
     _check_alone(session, ledger, load)
     ledger.end_loads_of_other_containers(load.id)
     if not session.options.replace:
-        from rowfall.destinations.clickhouse.doubts import resolve_older
-
         # First: what it says of open attempts is as old.
-        resolve_older(session, ledger, load.id)
+        _resolve_older(session, ledger, load.id)
     kept = end_open_attempts(session.engine, ledger, session.emit, answer, load.others)
     _refuse_kept(session, ledger, kept)
     # A server was asked when it was opened, and a folder's default database is the engine's own.
@@ -125,6 +123,22 @@ def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
             f"SELECT engine FROM system.databases WHERE name = {quote(database)}"
         ):
             check_identity(database, str(kind))
+
+
+def _resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:
+    """Stop where the ledger of a folder is older than the rows, unless the user has answered.
+
+    Raises:
+        LedgerError: it is, and nobody has.
+    """
+    found = find_older_ledger(session)
+    if found is None:
+        return
+    if not session.options.force_append:
+        raise found.error
+    from rowfall.destinations.clickhouse.doubts import accept
+
+    accept(session, ledger, load_id, found.uuid)
 
 
 def _check_alone(session: Session, ledger: Ledger, load: LoadRun) -> None:

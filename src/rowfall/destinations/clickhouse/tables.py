@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rowfall.cluster.writer import Writer
     from rowfall.contracts.destination import Gauge, LoadRun, Session
     from rowfall.contracts.facts import (
-        FilledTable,
         LoadFacts,
     )
     from rowfall.contracts.load import Done
@@ -43,20 +42,6 @@ def _uuid(session: Session) -> str:
     """Return the UUID of the target table; "" where there is none."""
     first = session.first_target
     return table_uuid(session.engine, first.database, first.table)
-
-
-def _moments(tables: Sequence[FilledTable], options: Options) -> str:
-    """Return a clause: which rows become visible in one moment, and in which order."""
-    if any(table.replicated and table.partitioned for table in tables):
-        return (
-            "the rows of a statement partition by partition, because Keeper commits one after the "
-            "other; a crash may leave it so until the next run"
-        )
-    if options.upsert is not None:
-        return "the old rows or the new ones: the table is exchanged at the end of the load"
-    if options.atomic:
-        return "nothing until the end of the load, then all rows in one moment"
-    return "all rows of a statement in one moment, one statement after the other"
 
 
 class ClickHouseTables(BaseDestination):
@@ -163,7 +148,18 @@ class ClickHouseTables(BaseDestination):
         if options.direct or any(not (t.merge_tree or t.engine == "Null") for t in tables[:1]):
             return "rows as they are inserted, also those of a statement that fails later"
         tables = tuple(table for table in tables if table.merge_tree)
-        parts = [_moments(tables, options)]
+        if any(table.replicated and table.partitioned for table in tables):
+            moments = (
+                "the rows of a statement partition by partition, because Keeper commits one after "
+                "the other; a crash may leave it so until the next run"
+            )
+        elif options.upsert is not None:
+            moments = "the old rows or the new ones: the table is exchanged at the end of the load"
+        elif options.atomic:
+            moments = "nothing until the end of the load, then all rows in one moment"
+        else:
+            moments = "all rows of a statement in one moment, one statement after the other"
+        parts = [moments]
         if len(tables) > 1:
             parts.append("the tables behind views follow, each by itself")
         if transport.sharding.value in (FILTER, DISTRIBUTED):

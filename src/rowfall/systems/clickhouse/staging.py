@@ -131,11 +131,6 @@ class TableFacts:
     view: ViewDefinition = ViewDefinition()
 
     @property
-    def identity(self) -> str:
-        """The uuid of the table, also in databases that show none."""
-        return identity(self.id.uuid, self.id.folder)
-
-    @property
     def qualified(self) -> str:
         return sql.qualified(self.database, self.table)
 
@@ -269,13 +264,9 @@ class CatalogueTables:
         return name in self.tables
 
     def uuid(self, name: str) -> str:
-        """Return the uuid of a table, "" where there is none."""
+        """Return the uuid of a table, also in databases that show none; "" without a table."""
         found = self.tables.get(name)
-        return found.identity if found is not None else ""
-
-    def beginning(self, prefix: str) -> list[str]:
-        """Return the names that begin with ``prefix``."""
-        return [name for name in self.tables if name.startswith(prefix)]
+        return identity(found.id.uuid, found.id.folder) if found is not None else ""
 
 
 def ask_catalogue(engine: Engine, database: str, *names: str) -> CatalogueTables:
