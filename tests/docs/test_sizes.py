@@ -64,7 +64,7 @@ def test_values_with_many_fields_do_not_become_more() -> None:
 def test_a_whole_system_is_small() -> None:
     """DuckDB, both directions: what the next one of its kind needs, too, is general."""
     files = (SOURCE / "systems/duckdb").glob("*.py")
-    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in files) <= 650
+    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in files) <= 600
 
 
 def test_a_class_name_means_one_thing() -> None:

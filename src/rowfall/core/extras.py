@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
@@ -54,6 +56,19 @@ def _installed(besides: str) -> list[str]:
             else:
                 found.setdefault(extra, True)
     return [extra for extra, whole in found.items() if whole and extra != besides]
+
+
+def driver(what: str, extra: str, *modules: str) -> ModuleType:
+    """Return the first of some modules; other commands do without them, and save their time.
+
+    Raises:
+        UsageError: one is not installed; see :func:`missing`.
+    """
+    try:
+        first, *_ = [import_module(name) for name in modules]
+    except ImportError:
+        raise missing(what, extra) from None
+    return first
 
 
 def missing(what: str, extra: str) -> UsageError:

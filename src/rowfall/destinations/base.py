@@ -245,7 +245,7 @@ class BaseDestination:
         """Offer threads: what an engine here reads, and how many files are written at once."""
         from rowfall.plan.tuning import of_threads
 
-        return of_threads(facts, plan, options)
+        return of_threads(facts, options)
 
     def gauge(self, session: Session, writer: Writer) -> Gauge | None:
         return None

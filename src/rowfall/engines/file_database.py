@@ -12,7 +12,6 @@ import threading
 import uuid
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageError
@@ -92,8 +91,12 @@ class FileDatabase(Transactions):
         """
 
     @abstractmethod
-    def translated(self) -> AbstractContextManager[None]:
-        """Turn errors of the driver into ours."""
+    def errors(self) -> type[Exception]:
+        """Return the class of the driver's errors."""
+
+    @abstractmethod
+    def ours(self, error: Exception) -> RowfallError:
+        """Return our error for one of the driver's."""
 
     @abstractmethod
     def existing_table(self) -> ExistingTable | None:
@@ -108,8 +111,8 @@ class FileDatabase(Transactions):
         """Make a table that takes and refuses the same rows as the target, where it is missing."""
 
     @abstractmethod
-    def take_place(self, cursor: Any, name: str) -> None:
-        """Put a table that was made so into the place of the target, with all that hangs on it."""
+    def hanging(self) -> list[str]:
+        """Return the statements that make what goes with the target: indexes, and comments."""
 
     @abstractmethod
     def key(self) -> tuple[str, ...]:
@@ -117,6 +120,25 @@ class FileDatabase(Transactions):
         none."""
 
     # --- what they share --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn errors of the driver into ours."""
+        try:
+            yield
+        except self.errors() as error:
+            raise self.ours(error) from None
+
+    def take_place(self, cursor: Any, name: str) -> None:
+        """Put a table that was made so into the place of the target, with all that hangs on it."""
+        comment = self.comment_with_id_of(name)
+        for statement in (
+            f"DROP TABLE {self.table}",
+            f"ALTER TABLE {qualified(self.schema, name)} RENAME TO {identifier(self.bare)}",
+            f"COMMENT ON TABLE {self.table} IS {literal(comment)}",
+            *self.hanging(),
+        ):
+            cursor.execute(statement)
 
     def read_only(self, *, only: bool) -> None:
         """Open the file for reading only, if it is not open."""

@@ -148,7 +148,7 @@ def of_connections(
     return _cells(kinds, own)
 
 
-def of_threads(facts: LoadFacts, plan: Plan, options: Options) -> list[Cell]:
+def of_threads(facts: LoadFacts, options: Options) -> list[Cell]:
     """Return numbers of threads, which are files at the same time where files are written."""
     if options.threads:
         return [Cell((), {})]

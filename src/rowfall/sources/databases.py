@@ -427,7 +427,8 @@ class DatabaseSource(Streams, ABC):
 
     def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
         """Return a column of a key: quoted, SQL of its text, and a cast behind its literals."""
-        raise NotImplementedError
+        found = self.cursor_sql(column)
+        return found.sql, found.text.format(x=found.sql), found.cast
 
     def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
         """Cut the values up to the highest one into ranges; one where nothing is known of them."""

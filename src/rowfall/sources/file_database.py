@@ -50,6 +50,7 @@ from rowfall.sources.many import SeparateTables
 
 SCHEMA = "main"
 """The schema of tables that name none."""
+MORE_MEMORY = "Give the load more with --memory."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class FileReader:
         said: text and hint of one of these, which concerns the file with a path.
         shell: where a query can be tried.
         passing: words in the text of an error after which another try may help.
+        no_memory: class of the error of a statement that takes more memory than it may.
     """
 
     scheme: str
@@ -71,6 +73,7 @@ class FileReader:
     said: Callable[[Exception, str], tuple[str, str | None]]
     shell: str
     passing: tuple[str, ...] = ()
+    no_memory: Callable[[], type[Exception]] = lambda: MemoryError
 
     def open(self, text: str, path: str, options: Options) -> OpenFile:
         """Return a file, opened at its first question."""
@@ -85,6 +88,8 @@ class FileReader:
             yield
         except self.errors() as error:
             message, hint = self.said(error, path)
+            if isinstance(error, self.no_memory()):
+                hint = MORE_MEMORY
             hint = hint or (f"Try the query in {self.shell}." if query else None)
             passes = any(word in message for word in self.passing)
             raise SourceError(
@@ -147,9 +152,10 @@ class FileDatabaseSource(DatabaseSource):
 
     # --- what a system says -----------------------------------------------------------------------
 
+    @staticmethod
     @abstractmethod
-    def tables(self) -> list[str]:
-        """Return the names of the tables and views that an address may mean."""
+    def listed(file: OpenFile) -> Sequence[FoundTable]:
+        """Return the tables and views of a file."""
 
     @abstractmethod
     def columns_of_query(self) -> tuple[SourceColumn, ...]:
@@ -182,10 +188,10 @@ class FileDatabaseSource(DatabaseSource):
         if self.query:
             columns = self.columns_of_query()
             return Described("", digest(self.query), columns, 0, None, "a query")
-        table = self._table = at.table or only_table(at, self.tables())
+        table = self._table = at.table or only_table(at, self._names())
         made = self.look_up(table)
         if made is None:
-            raise no_table(at, table, self.tables())
+            raise no_table(at, table, self._names())
         version = blake2b(made.statement.encode(), digest_size=8).hexdigest()
         found = Described(
             f"{at.schema}.{table}", version if made.statement else "", made.columns, made.rows,
@@ -205,6 +211,11 @@ class FileDatabaseSource(DatabaseSource):
         if at.key:
             raise no_key(at, made.cuts)
         return self.cut_by_place(found, count)
+
+    def _names(self) -> list[str]:
+        """Return the names of the tables and views that the address may mean."""
+        there = ("", self.address.schema)
+        return sorted(found.name for found in self.listed(self._file) if found.schema in there)
 
     def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
         """Cut by a sample, see :mod:`rowfall.sources.following`."""
@@ -273,6 +284,9 @@ class TablesInFile(SeparateTables):
 
     def open(self, table: FoundTable, options: Options) -> Source:
         return self._source([self.address(table)], options, self._file)
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        return self._source.listed(self._file)
 
     def close(self) -> None:
         self._file.close()

@@ -1,7 +1,8 @@
 """Rows that a library makes in a child process whose memory is limited, as a stream of Arrow.
 
-For libraries that do not count all they take as their memory. The child is a module of its own; it
-gets a request as JSON and writes a stream of Arrow; what is wrong goes to stderr as JSON.
+For libraries that do not count all they take as their memory. The child imports the module that
+reads them, gets a request as JSON and writes a stream of Arrow; what is wrong goes to stderr as
+JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
 from rowfall.core import environment
@@ -81,19 +83,20 @@ class _Rows:
 
 @contextlib.contextmanager
 def limited_rows(
-    program: str, request: Mapping[str, str], text: str, options: Options
+    library: str, request: Mapping[str, str], text: str, options: Options
 ) -> Iterator[_Rows]:
     """Give rows that a child makes, as batches of Arrow.
 
     Args:
-        program: the module of the child, which calls :func:`serve`. ``request``: what it gets.
+        library: the module that has ``computed_rows``, an :data:`Opener`, and ``READER``, which
+            knows the library's errors. ``request``: what the first of them gets.
         text: the source, in errors.
 
     Raises:
         SourceError: they cannot be read, or not within ``--memory``.
     """
     child = subprocess.Popen(
-        [sys.executable, "-m", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", __name__, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, env=environment.of_child(),
     )  # fmt: skip
     try:
@@ -108,11 +111,8 @@ def limited_rows(
         child.communicate()
 
 
-def serve(opens: Opener, no_memory: Callable[[], type[Exception]]) -> int:
+def _serve(opens: Opener, no_memory: Callable[[], type[Exception]]) -> int:
     """Read the request on stdin and write the rows on stdout.
-
-    Args:
-        no_memory: gives the class of the library's error.
 
     Returns:
         The exit code.
@@ -140,3 +140,8 @@ def serve(opens: Opener, no_memory: Callable[[], type[Exception]]) -> int:
     except MemoryError:
         return _NO_MEMORY
     return 0
+
+
+if __name__ == "__main__":
+    _library = import_module(sys.argv[1])
+    raise SystemExit(_serve(_library.computed_rows, _library.READER.no_memory))

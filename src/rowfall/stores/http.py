@@ -391,7 +391,7 @@ class Http(ObjectSource):
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
         with _network_errors(url), _answer(url, self._signature, method, headers) as answer:
-            return _read_facts(url, answer)
+            return _read_facts(answer)
 
 
 _FIRST_BYTE = {"Range": "bytes=0-0"}
@@ -449,7 +449,7 @@ def _check(url: str, listed: _Facts | None, answer: http.client.HTTPResponse) ->
     Raises:
         ObjectChangedError: it is about another one.
     """
-    if listed is not None and listed.differ(_read_facts(url, answer)):
+    if listed is not None and listed.differ(_read_facts(answer)):
         raise changed_while_read(uri.mask(url))
 
 
@@ -486,7 +486,7 @@ def _pieces_from(
     asked = {"Range": f"bytes={at}-"} if at else {}
     with _all_errors(url), _answer(url, signature, "GET", asked) as answer:
         _check(url, listed, answer)
-        facts = _read_facts(url, answer)
+        facts = _read_facts(answer)
         known = listed or (facts if has_validator(facts.version) else None)
         skip = at
         if at and answer.status == 206:
@@ -532,7 +532,7 @@ def _range(
             _check(url, listed, answer)
             given = answer.headers.get("Content-Range") or ""
             if answer.status != 206 or not given.startswith(f"bytes {start}-"):
-                raise _NoRangesError(ends=_read_facts(url, answer).ends)
+                raise _NoRangesError(ends=_read_facts(answer).ends)
             # One more, as an answer is at its end where nothing follows.
             data = _read(url, answer, length + 1)
             if (left := int(answer.headers.get("Content-Length") or 0) - len(data)) > 0:
@@ -570,7 +570,7 @@ def _read(url: str, answer: http.client.HTTPResponse, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
+def _read_facts(answer: http.client.HTTPResponse) -> _Facts:
     whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
     text = whole if answer.status == 206 else answer.headers.get("Content-Length") or ""
     size = int(text) if text.isdigit() else None

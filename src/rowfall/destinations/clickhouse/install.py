@@ -64,9 +64,9 @@ def install(target: Target, folder: str = "") -> Installed:
         chosen = Options(skip_unavailable_shards=True)
         shards = shards_of(server, target, chosen, stack, silent)
         if shards is None:
-            return _install(server, at.host, target.text, folder, program)
+            return _install(server, target.text, folder, program)
         done = [
-            _install(shards.connect(node), node.host, node.name, folder, program)
+            _install(shards.connect(node), node.name, folder, program)
             for node in shards.cluster.up
         ]
         paths = ", ".join(dict.fromkeys(one.path for one in done))
@@ -74,7 +74,7 @@ def install(target: Target, folder: str = "") -> Installed:
         return Installed(paths, any(one.changed for one in done), away)
 
 
-def _install(server: Engine, host: str, text: str, folder: str, program: str) -> Installed:
+def _install(server: Engine, text: str, folder: str, program: str) -> Installed:
     """Install the program in one server, which errors call ``text``; see :func:`install`."""
     folder = folder or _folder(server, text)
     path = Path(folder) / installed.PROGRAM

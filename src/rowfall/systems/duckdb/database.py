@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,10 +13,12 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import RefusedRowError, Result
 from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
+from rowfall.sources.file_database import MORE_MEMORY
 from rowfall.systems.duckdb.client import (
     ABOUT,
     BATCH_ROWS,
     LIST_TABLES,
+    READER,
     UNIQUE,
     columns_of,
     connect,
@@ -48,20 +49,16 @@ class DuckDBDatabase(FileDatabase):
     def connect(self, *, read_only: bool) -> Any:
         return connect(self.path, self.options, TargetError, read_only=read_only)
 
-    @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
-        try:
-            yield
-        except driver().Error as error:
-            raise self._ours(error) from None
+    def errors(self) -> type[Exception]:
+        return READER.errors()
 
-    def _ours(self, error: Exception) -> RowfallError:
+    def ours(self, error: Exception) -> RowfallError:
         duckdb, text = driver(), said(error)
         if any(word in text for word in _FULL):
             hint = "Free some space there and run the same command again."
             return TargetError(f"cannot write {self.path}: {text}", hint=hint)
-        if isinstance(error, duckdb.OutOfMemoryException):
-            return TargetError(f"DuckDB: {text}", hint="Give the load more with --memory.")
+        if isinstance(error, READER.no_memory()):
+            return TargetError(f"DuckDB: {text}", hint=MORE_MEMORY)
         if isinstance(error, duckdb.TransactionException):
             return EngineError(f"DuckDB: {text}", transient=True)
         if not isinstance(error, duckdb.DataError | duckdb.IntegrityError):
@@ -109,19 +106,12 @@ class DuckDBDatabase(FileDatabase):
         at = qualified(self.schema, name)
         cursor.execute(f"CREATE TABLE IF NOT EXISTS {at} {columns}")
 
-    def take_place(self, cursor: Any, name: str) -> None:
-        at, comment = self.table, self.comment_with_id_of(name)
+    def hanging(self) -> list[str]:
         indexes = self._catalogue("sql", "indexes", self.bare, "AND sql IS NOT NULL")
-        after = [str(made) for (made,) in indexes]
         told = self._catalogue("column_name, comment", "columns", self.bare, "AND comment <> ''")
-        after += [f"COMMENT ON COLUMN {at}.{identifier(c)} IS {literal(text)}" for c, text in told]
-        for statement in (
-            f"DROP TABLE {at}",
-            f"ALTER TABLE {qualified(self.schema, name)} RENAME TO {identifier(self.bare)}",
-            f"COMMENT ON TABLE {at} IS {literal(comment)}",
-            *after,
-        ):
-            cursor.execute(statement)
+        return [str(made) for (made,) in indexes] + [
+            f"COMMENT ON COLUMN {self.table}.{identifier(c)} IS {literal(text)}" for c, text in told
+        ]
 
     def key(self) -> tuple[str, ...]:
         found = self._catalogue("constraint_column_names", "constraints", self.bare, UNIQUE)
@@ -137,12 +127,11 @@ class DuckDBDatabase(FileDatabase):
             found = cursor.sql(query)
             if found is None:
                 return None
-            columns, texts = [], []
-            for name, type_ in zip(found.columns, found.types, strict=True):
-                read = read_type(type_, nullable=True) or ("Nullable(String)", 0.0, "VARCHAR")
-                columns.append((name, read[0]))
-                texts.append(select(name, type_, read[2]))
+            text = ("Nullable(String)", 0.0, "VARCHAR")
+            reads = [read_type(type_, nullable=True) or text for type_ in found.types]
+            texts = map(select, found.columns, found.types, (read for _, _, read in reads))
             reader = found.project(", ".join(texts)).to_arrow_reader(BATCH_ROWS)
+        columns = [(name, read[0]) for name, read in zip(found.columns, reads, strict=True)]
         return Result(columns, in_frames(reader.schema, reader), "ArrowStream", "lz4")
 
     def _begin(self) -> DuckDBTransaction:

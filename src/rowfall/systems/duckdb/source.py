@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from rowfall.core.listing import Split
+from rowfall.core.open_file import OpenFile
 from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.core.tables import TABLE, FoundTable
 from rowfall.core.type_names import parse_type
@@ -23,6 +24,7 @@ from rowfall.sources.databases import no_type
 from rowfall.sources.file_database import SCHEMA, FileDatabaseSource, TableInCatalogue, TablesInFile
 from rowfall.sources.key_ranges import Described, Key, KeyKind, SourceColumn
 from rowfall.sources.limited_rows import limited_rows
+from rowfall.systems.duckdb import client
 from rowfall.systems.duckdb.client import (
     ABOUT,
     BATCH_ROWS,
@@ -41,7 +43,6 @@ _SAMPLE = 10_000
 _SCATTERED = 4
 _PRIMARY = "AND constraint_type = 'PRIMARY KEY'"
 _OF = " of DuckDB"
-_COMPUTED = "rowfall.systems.duckdb.computed"
 
 
 class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
@@ -79,9 +80,13 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         asked = ABOUT.format(what, of, "table", more)
         return self._file.rows(asked, self.address.schema, self._table)
 
-    def tables(self) -> list[str]:
-        listed = [*self.ask(LIST_TABLES), *self.ask(LIST_VIEWS)]
-        return sorted(name for schema, name, _, _ in listed if schema == self.address.schema)
+    @staticmethod
+    def listed(file: OpenFile) -> Sequence[FoundTable]:
+        return [
+            FoundTable(schema, name, kind, rows=rows, visible=schema == SCHEMA)
+            for kind, query in ((TABLE, LIST_TABLES), ("view", LIST_VIEWS))
+            for schema, name, rows, _ in file.rows(query)
+        ]
 
     def _columns(self, nullable: dict[str, bool]) -> tuple[SourceColumn, ...]:
         """Return the columns of table or query.
@@ -146,10 +151,6 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
             unique=unique, refused=refused if parse_type(column.type).base == "String" else "",
         )  # fmt: skip
 
-    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
-        sql, shown = identifier(column.name), column.reason.removesuffix(_OF)
-        return sql, f"{sql}::VARCHAR", f"::{shown}"
-
     # --- rows -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -158,7 +159,7 @@ class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
         query = self._rows_of(split, columns)
         if self._computed:
             asked = {"path": self.address.database, "rows": query}
-            with limited_rows(_COMPUTED, asked, self.text, self.options) as rows:
+            with limited_rows(client.__name__, asked, self.text, self.options) as rows:
                 yield rows
             return
         # Closed, as an error's traceback would keep it, and with it the file.
@@ -171,10 +172,3 @@ class DuckDBTables(TablesInFile):
 
     _MOMENT = "all tables are of one moment: nobody can write into the file while it is read"
     _reader, _source = READER, DuckDBSource
-
-    def list_tables(self) -> Sequence[FoundTable]:
-        return [
-            FoundTable(schema, name, kind, rows=rows, visible=schema == SCHEMA)
-            for kind, query in ((TABLE, LIST_TABLES), ("view", LIST_VIEWS))
-            for schema, name, rows, _ in self._file.rows(query)
-        ]

@@ -49,16 +49,9 @@ _TRANSIENT = ("08", "57P", "532", "533", "534", "40", "55P03")
 
 
 def driver() -> ModuleType:
-    """Return the driver; other commands do without it, and save the time to import it.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        import psycopg
-    except ImportError:
-        raise extras.missing("the driver of PostgreSQL is not installed", "postgresql") from None
-    return psycopg
+    """Return psycopg; see :func:`rowfall.core.extras.driver`."""
+    what = "the driver of PostgreSQL is not installed"
+    return extras.driver(what, "postgresql", "psycopg")
 
 
 class Cause(StrEnum):

@@ -16,6 +16,7 @@ from typing import Any
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding
+from rowfall.core.open_file import OpenFile
 from rowfall.core.sqltext import identifier, literal
 from rowfall.core.tables import FoundTable
 from rowfall.core.type_names import parse_type, text_columns
@@ -59,9 +60,11 @@ class SQLiteSource(FileDatabaseSource):
 
     # --- catalogue --------------------------------------------------------------------------------
 
-    def tables(self) -> list[str]:
-        with self._file.asking() as cursor:
-            return [*list_tables(cursor.connection)]
+    @staticmethod
+    def listed(file: OpenFile) -> Sequence[FoundTable]:
+        with file.asking() as cursor:
+            found = list_tables(cursor.connection)
+        return [FoundTable("", name, kind) for name, (kind, _, _) in found.items()]
 
     def columns_of_query(self) -> tuple[SourceColumn, ...]:
         with self._file.asking() as cursor:
@@ -296,11 +299,6 @@ class SQLiteTables(TablesInFile):
 
     _MOMENT = "all tables are of one moment: they are read in one transaction"
     _reader, _source = READER, SQLiteSource
-
-    def list_tables(self) -> Sequence[FoundTable]:
-        with self._file.asking() as cursor:
-            found = list_tables(cursor.connection)
-        return [FoundTable("", name, kind) for name, (kind, _, _) in found.items()]
 
 
 def _places(low: int, high: int) -> Iterable[int]:

@@ -16,7 +16,7 @@ from rowfall.systems.duckdb.source import DuckDBSource
 
 def _asked(path: str, query: str, options: Options) -> Any:
     request = {"path": path, "rows": query}
-    return limited_rows("rowfall.systems.duckdb.computed", request, "a", options)
+    return limited_rows(client.__name__, request, "a", options)
 
 
 @pytest.fixture(scope="module")
