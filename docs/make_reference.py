@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from rowfall.cli.app import COMMANDS, cli
-from rowfall.cli.options import ALL_TOPICS, GroupedCommand
+from rowfall.cli.app import cli
+from rowfall.cli.options import ALL_TOPICS, COMMANDS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS

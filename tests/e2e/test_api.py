@@ -173,6 +173,8 @@ def test_a_notebook_says_it_in_one_line(data: str, tmp_path: Path) -> None:
     assert "done" in report._repr_html_()  # type: ignore[attr-defined]
     rows = rowfall.query("SELECT id, name FROM t ORDER BY id LIMIT 25", to=Path(data))
     assert list(rows)[:2] == [(0, "n0"), (1, "n1")]
+    there = rowfall.plan(files, to=Path(data), table="t")
+    assert there.texts.ddl == "", "the table is there"
     assert (len(rows), rows.columns) == (25, ["id", "name"])
     assert rows.arrow().num_rows == 25
     assert list(rows.df()["id"]) == list(range(25))

@@ -19,6 +19,7 @@ import rowfall.publish.replicas
 import rowfall.publish.tables
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.destinations.clickhouse import doubts, loaded_state, prepare, settle
+from rowfall.destinations.clickhouse.record import JournalRecord, LedgerRecord
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
@@ -102,8 +103,8 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (rowfall.publish.tables, "alter_alike", _nothing),
     ],
     "dead loads leave their shadows": [
-        (rowfall.publish.leftovers, "end_loads_of_journal", _nothing),
-        (rowfall.publish.leftovers, "end_loads_of_ledger", _nothing),
+        (JournalRecord, "end_dead_loads", _nothing),
+        (LedgerRecord, "end_dead_loads", _nothing),
     ],
     "signs of life of anybody": [(Journal, "_written", _written_by_anybody)],
     "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],

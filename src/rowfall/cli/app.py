@@ -9,37 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from importlib import import_module
 
 import click
 
-from rowfall.cli.options import GroupOfCommands, common_options
+from rowfall.cli.options import Commands, common_options
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, Interrupted, RowfallError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.other_tools import command_hint, option_hint
 from rowfall.core.version import __version__
-
-# In the order in which they are listed.
-COMMANDS = (
-    "load", "export", "worker", "run", "watch", "pipeline", "plan", "query", "status", "tables",
-    "report", "explain", "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config",
-    "doctor", "tune", "scale", "bench", "mcp", "install-decoder", "lab", "completion", "help",
-)  # fmt: skip
-
-
-class Commands(GroupOfCommands):
-    """The commands in the order of a first use, each imported late."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"rowfall.cli.{name}"), name)
-        return command
 
 
 @click.command(

@@ -1,10 +1,11 @@
-"""Make click options from the option table, the options of all commands, and grouped help."""
+"""Make click options from the option table; the commands, imported late; and grouped help."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import Field, fields
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +14,13 @@ from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.options import MAIN, Flag, Options, flags_of
+
+# In the order in which they are listed.
+COMMANDS = (
+    "load", "export", "worker", "run", "watch", "pipeline", "plan", "query", "status", "tables",
+    "report", "explain", "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config",
+    "doctor", "tune", "scale", "bench", "mcp", "install-decoder", "lab", "completion", "help",
+)  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,6 +191,20 @@ class GroupOfCommands(GroupedCommand, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+
+class Commands(GroupOfCommands):
+    """The commands in the order of a first use, each imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"rowfall.cli.{name}"), name)
+        return command
 
 
 def command(function: Callable[..., Any]) -> click.Command:

@@ -181,12 +181,10 @@ class ClusterFacts:
     """Tells what a target table is on the nodes of a cluster.
 
     Attributes:
-        ddl: statements that make the tables; "" where there is nothing to make.
         replicas: shards have further replicas of it.
         sharding: None where any row may be stored by any writer.
     """
 
-    ddl: str = ""
     replicas: bool = False
     sharding: ShardingFacts | None = None
 
@@ -204,6 +202,7 @@ class TargetFacts:
         stored: what is in it, where rows of it are to be replaced by their key.
         database: what another database than ClickHouse tells of itself.
         key_types: of the elements of its sorting key; () where all are columns, or nobody asked.
+        ddl: statements that make a table of ClickHouse; "" where there is nothing to make.
     """
 
     name: str = ""
@@ -215,6 +214,7 @@ class TargetFacts:
     stored: StoredRows | None = None
     database: DatabaseFacts = DatabaseFacts()
     key_types: tuple[str, ...] = ()
+    ddl: str = ""
 
     @property
     def computed(self) -> frozenset[str]:

@@ -168,29 +168,24 @@ def weight(listing: Listing, index: int, row_bytes: float) -> float:
 
 def rows(facts: FirstFacts, todo: Sequence[int]) -> int | None:
     """Return about how many rows some splits hold, None when nothing tells."""
-    found, limit = _rows(facts, todo), facts.schema.limit
-    return limit if limit and (found is None or found > limit) else found
-
-
-def _rows(facts: FirstFacts, todo: Sequence[int]) -> int | None:
     listing, encoding, schema = facts.listing, facts.encoding, facts.schema
-    made = [listing.rows(i) for i in todo]
-    if todo and all(r is not None for r in made):
-        return sum(r or 0 for r in made)
-    if not todo:
-        return 0
-    sizes = [listing.size(i) for i in todo]
-    if encoding is None or any(s is None for s in sizes):
-        return None
+    made, sizes = [listing.rows(i) for i in todo], [listing.size(i) for i in todo]
     stored = float(sum(s or 0 for s in sizes))
-    if facts.rows_per_byte is not None:
-        return round(stored * facts.rows_per_byte)
-    packed = encoding.compression not in ("none", "auto")
-    # Text is about as long as its row in memory and a half; Parquet stores a third of it.
-    raw = stored * (_RATIO if packed else 1.0)
-    if encoding.kind is Kind.TYPED:
-        raw = stored * 3.0
-    return int(raw / max(1.0, schema.row_bytes * 1.2))
+    found: int | None
+    if all(r is not None for r in made):
+        found = sum(r or 0 for r in made)
+    elif encoding is None or any(s is None for s in sizes):
+        found = None
+    elif facts.rows_per_byte is not None:
+        found = round(stored * facts.rows_per_byte)
+    else:
+        packed = encoding.compression not in ("none", "auto")
+        # Text is about as long as its row in memory and a half; Parquet stores a third of it.
+        raw = stored * (_RATIO if packed else 1.0)
+        if encoding.kind is Kind.TYPED:
+            raw = stored * 3.0
+        found = int(raw / max(1.0, schema.row_bytes * 1.2))
+    return schema.limit if schema.limit and (found is None or found > schema.limit) else found
 
 
 # --- attempts ------------------------------------------------------------------------------------

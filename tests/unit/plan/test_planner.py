@@ -283,12 +283,6 @@ def test_merges_are_forecast_where_parts_are_more_than_partitions() -> None:
     assert plan_of([1_000], schema=schema, facts=one).forecast.merges is None
 
 
-def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
-    assert plan_of([1]).texts.ddl.startswith("CREATE TABLE `default`.`t`")
-    there = Schema(SCHEMA.columns, exists=True)
-    assert plan_of([1], schema=there).texts.ddl == ""
-
-
 @pytest.mark.parametrize(
     ("shards", "cores_here", "undecoded", "streams"),
     [

@@ -66,8 +66,7 @@ def install(target: Target, folder: str = "") -> Installed:
         if shards is None:
             return _install(server, target.text, folder, program)
         done = [
-            _install(shards.connect(node), node.name, folder, program)
-            for node in shards.cluster.up
+            _install(shards.connect(node), node.name, folder, program) for node in shards.cluster.up
         ]
         paths = ", ".join(dict.fromkeys(one.path for one in done))
         away = tuple(node.name for node in shards.cluster.nodes if node.error is not None)

@@ -20,6 +20,7 @@ from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, TableLoads
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.evidence import LoadedAnswer
+from rowfall.publish.leftovers import end_loads_of_journal, end_loads_of_ledger
 from rowfall.publish.recover import (
     Recovery,
     follow_journal,
@@ -177,6 +178,8 @@ class LedgerRecord:
     knows = "what the ledger knows"
     alone = True
 
+    end_dead_loads = staticmethod(end_loads_of_ledger)
+
     def __init__(self, session: Session) -> None:
         self._session = session
         self.text = f"the ledger {session.target.ledger_path}"
@@ -238,11 +241,6 @@ class LedgerRecord:
     ) -> tuple[Leases, Recovery | None]:
         return NoLeases(), None
 
-    def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
-        from rowfall.publish.leftovers import end_loads_of_ledger
-
-        end_loads_of_ledger(tables, load_id)
-
     def settle_mark(self, ledger: Ledger) -> None:
         """See :class:`Record`; the two differ behind an attempt that was committed and given up."""
         session = self._session
@@ -277,6 +275,8 @@ class JournalRecord:
 
     knows = "what the journal knows"
     alone = False
+
+    end_dead_loads = staticmethod(end_loads_of_journal)
 
     def __init__(self, session: Session, found: CatalogueTables | None = None) -> None:
         self._session, self._found = session, found
@@ -374,11 +374,6 @@ class JournalRecord:
         if self._found is None or JOURNAL not in self._found:
             journal.create()
         return journal, open_recovery(tables, journal)
-
-    def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
-        from rowfall.publish.leftovers import end_loads_of_journal
-
-        end_loads_of_journal(tables, load_id)
 
     def settle_mark(self, ledger: Ledger) -> None:
         """Do nothing: no mark lies with the rows of a server."""

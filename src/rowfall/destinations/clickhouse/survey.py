@@ -67,15 +67,19 @@ def survey(
 ) -> TargetFacts:
     """Ask what a plan has to know of the table, besides its columns."""
     found = _ask_views(session, schema)
-    nodes = nodes_of(session)
+    nodes, first = nodes_of(session), session.first_target
+    ddl = nodes.ddl(schema)
+    if nodes.alone and not schema.exists:
+        ddl = sql.create_table(first.database, first.table, schema)
     return TargetFacts(
         name=session.first_target.table,
         existing=listed,
         views=ViewFacts(found.names if found else (), _viewed(listed, found)),
-        cluster=ClusterFacts(nodes.ddl(schema), nodes.replicated, _ask_sharding(session, schema)),
+        cluster=ClusterFacts(nodes.replicated, _ask_sharding(session, schema)),
         filled=_filled(session, listed, schema, found),
         stored=ask_stored(session),
         key_types=_ask_key_types(session, listed, schema),
+        ddl=ddl,
     )
 
 

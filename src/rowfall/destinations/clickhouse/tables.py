@@ -169,11 +169,7 @@ class ClickHouseTables(BaseDestination):
         return "; ".join(parts)
 
     def ddl(self, facts: LoadFacts) -> str:
-        if facts.table.cluster.ddl or facts.placement == "shards":
-            return facts.table.cluster.ddl
-        if facts.schema.exists:
-            return ""
-        return sql.create_table(facts.target.database, facts.target.table, facts.schema)
+        return facts.table.ddl
 
     def verify(self, session: Session, load_id: str) -> Verification:
         from rowfall.destinations.verify import verify_tables
