@@ -22,7 +22,13 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class BlockInput:
-    """A block of a file in HDFS, in bytes, and the data nodes that have it."""
+    """A block of a file in HDFS, as the name node describes it.
+
+    Attributes:
+        start, bytes: where it is in the file.
+        pool, id, stamp: its block pool, number and generation stamp.
+        nodes: ``host:port`` of the data nodes that have it, the nearest first.
+    """
 
     start: int
     bytes: int

@@ -148,7 +148,6 @@ def open_writing(
 def open_streaming(
     session: Session, facts: LoadFacts, plan: Plan, writer: Writer, channel: ArrowChannel
 ) -> Delivery:
-    """Return the delivery into a stream of Arrow."""
     from rowfall.deliver.arrow_stream import StreamRows
     from rowfall.deliver.build import NATIVE
 

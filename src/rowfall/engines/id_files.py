@@ -132,7 +132,6 @@ class RecordFile:
             yield from (text for text, number in self.others if number in numbers)
 
     def content(self) -> bytes:
-        """Return the bytes of the file."""
         return bytes(self._data)
 
     def part(self, low: int, high: int, marks: Sequence[bytes | None]) -> list[bytes]:
@@ -176,7 +175,6 @@ class PlannedFile:
         return sum(part.ids for part in self.parts) * (ID_BYTES + 4) > SMALL
 
     def write(self, into: IO[bytes]) -> None:
-        """Write the file."""
         numbers: dict[tuple[bytes, int], int] = {}
         taken: list[list[int | None]] = [
             [

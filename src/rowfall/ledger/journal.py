@@ -124,7 +124,6 @@ class JournalEntry:
     seen: dict[str, int] = field(default_factory=dict)
 
     def moves_on(self, node: str) -> tuple[StagedPartition, ...]:
-        """Return the moves on one of its nodes."""
         return tuple(m for m in self.moves if m.node in ("", node))
 
     @property

@@ -26,7 +26,7 @@ from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
 from rowfall.schema.text.united_headers import lacks_columns
 from rowfall.schema.types import reader_settings, strict_reading
-from rowfall.sources.base import Block, HttpAddress, Source, Stored
+from rowfall.sources.base import HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
@@ -246,7 +246,7 @@ def inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress] = ()) -> tu
             headers=address.headers or None,
             version=None if address.any_version else split.version,
             by_query=address.by_query,
-            blocks=tuple(_block(block) for block in address.blocks if _has(split, block)),
+            blocks=tuple(block for block in address.blocks if _has(split, block)),
         )
         for input_, split, address in zip(found, splits, addresses, strict=True)
     )
@@ -275,13 +275,7 @@ def _column(column: Column, position: int | None) -> documents.InputColumn:
     )
 
 
-def _block(block: Block) -> documents.BlockInput:
-    return documents.BlockInput(
-        block.start, block.bytes, block.pool, block.id, block.stamp, tuple(block.nodes)
-    )
-
-
-def _has(split: Split, block: Block) -> bool:
+def _has(split: Split, block: documents.BlockInput) -> bool:
     """Tell whether a block has bytes of a range."""
     behind = split.stop is not None and block.start >= split.stop
     return not behind and block.start + block.bytes > (split.start or 0)

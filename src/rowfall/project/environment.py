@@ -23,7 +23,6 @@ OTHERS = frozenset((TO, "ROWFALL_PASSWORD", "ROWFALL_HOME", "ROWFALL_DEBUG", "RO
 
 
 def variable(option: str) -> str:
-    """Return the variable of an option."""
     return f"{PREFIX}{option.upper()}"
 
 

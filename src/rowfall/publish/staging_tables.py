@@ -117,7 +117,6 @@ class StagingTables:
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """The databases that staging tables are in."""
         return tuple(dict.fromkeys((self.facts.database, *(t.database for t in self.views.tables))))
 
     def stage(self, prefix: str) -> tuple[SqlText, ...]:

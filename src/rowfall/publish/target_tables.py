@@ -64,7 +64,6 @@ class TargetTables:
         return self.uuids[0] if self.uuids else ""
 
     def of(self, writer: Writer) -> OwnTable:
-        """Return the table of one writer."""
         database, table = writer.target.database, writer.target.table
         uuid = self.uuids[writer.number] if self.uuids else ""
         return OwnTable(writer.engine, database, table, uuid, self.text(writer))

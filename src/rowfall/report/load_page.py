@@ -48,7 +48,6 @@ def _absent(report: Report, otherwise: str) -> str:
 
 
 def load_page(found: Explanation) -> Page:
-    """Return the page of a load."""
     report, record = found.report, found.record
     charts = (
         *_over_time(report, record),

@@ -70,7 +70,6 @@ def _cursor_note(source: Source, outcome: str) -> tuple[str, ...]:
 def make_report(
     load: LoadRun, facts: LoadFacts, plan: Plan, done: Done, finished: Finished
 ) -> Report:
-    """Return the report of one run."""
     session = load.session
     counts, problem = done.total, finished.problem
     run = _Run(load, plan, done, counts, time.monotonic() - done.started)

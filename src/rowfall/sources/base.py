@@ -35,6 +35,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.native import NativeTable
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder.documents import BlockInput
 
 # Loads that follow no column save the import.
 if TYPE_CHECKING:
@@ -96,24 +97,6 @@ class Pullable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A block of a file in HDFS, as the name node describes it.
-
-    Attributes:
-        start, bytes: where it is in the file.
-        pool, id, stamp: its block pool, number and generation stamp.
-        nodes: ``host:port`` of the data nodes that have it, the nearest first.
-    """
-
-    start: int
-    bytes: int
-    pool: str
-    id: int
-    stamp: int
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class HttpAddress:
     """Address of an object over plain HTTP: all that a program needs that knows nothing of stores.
 
@@ -129,7 +112,7 @@ class HttpAddress:
     headers: Mapping[str, Secret] = field(default_factory=dict)
     by_query: bool = False
     any_version: bool = False
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[BlockInput] = ()
 
 
 @runtime_checkable

@@ -354,7 +354,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 def unpack_command(archive: str) -> str:
-    """Return the command that unpacks an archive."""
     import shlex
 
     name = "ARCHIVE" if "://" in archive else shlex.quote(archive)

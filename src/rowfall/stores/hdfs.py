@@ -35,10 +35,10 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder.documents import BlockInput
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import (
     EMBEDDED,
-    Block,
     HttpAddress,
     ListedObject,
     ListedPage,
@@ -256,7 +256,7 @@ class Hdfs(ObjectSource):
             found.append(HttpAddress(url, by_query=True, blocks=blocks.get(split.uri, ())))
         return found
 
-    def _blocks(self, split: Split) -> Sequence[Block]:
+    def _blocks(self, split: Split) -> Sequence[BlockInput]:
         """Return the blocks of a file; none where WebHDFS has to be asked for its bytes."""
         node, path = self._at(split.uri)
         with suppress(SourceError):  # whoever reads it says why
@@ -545,7 +545,7 @@ class NameNode:
         # HttpFS has no such operation.
         return bool((found or {}).get("LocatedBlocks", {}).get("isUnderConstruction"))
 
-    def blocks(self, path: str, version: str) -> Sequence[Block]:
+    def blocks(self, path: str, version: str) -> Sequence[BlockInput]:
         """Return the blocks of a file, in order.
 
         None of a file of another version, of one whose blocks are no pieces of it as it is
@@ -706,14 +706,14 @@ class _StandbyError(SourceError):
     """A name node answers that another one is active."""
 
 
-def _block(located: dict[str, Any]) -> Block | None:
+def _block(located: dict[str, Any]) -> BlockInput | None:
     """Return a block, as a name node describes it; None where data nodes do not give it to us."""
     block, token = located["block"], located.get("blockToken", {})
     # Groups of erasure-coded blocks have numbers below zero.
     if token.get("urlString", _WITHOUT) != _WITHOUT or block["blockId"] < 0:
         return None
     nodes = tuple(f"{node['ipAddr']}:{node['xferPort']}" for node in located.get("locations", ()))
-    return Block(
+    return BlockInput(
         located["startOffset"], block["numBytes"], block["blockPoolId"], block["blockId"],
         block["generationStamp"], nodes,
     )  # fmt: skip

@@ -45,28 +45,13 @@ class Files(FileIO):
         self.store = store
 
     def new_input(self, location: str) -> InputFile:
-        return _In(location, self.store)
+        return _File(location, self.store)
 
     def new_output(self, location: str) -> OutputFile:
-        return _Out(location, self.store)
+        return _File(location, self.store)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self.store.remove(location if isinstance(location, str) else location.location)
-
-
-class _In(InputFile):
-    def __init__(self, location: str, store: FolderFiles) -> None:
-        super().__init__(location)
-        self._store = store
-
-    def __len__(self) -> int:
-        return self._store.size(self.location) or 0
-
-    def exists(self) -> bool:
-        return self._store.size(self.location) is not None
-
-    def open(self, seekable: bool = True) -> Any:
-        return io.BytesIO(self._store.read(self.location))
 
 
 class _WrittenMetadata(io.BytesIO):
@@ -83,7 +68,7 @@ class _WrittenMetadata(io.BytesIO):
             self._write_file(self._location, data)
 
 
-class _Out(OutputFile):
+class _File(InputFile, OutputFile):
     def __init__(self, location: str, store: FolderFiles) -> None:
         super().__init__(location)
         self._store = store
@@ -94,14 +79,17 @@ class _Out(OutputFile):
     def exists(self) -> bool:
         return self._store.size(self.location) is not None
 
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(self._store.read(self.location))
+
     def to_input_file(self) -> InputFile:
-        return _In(self.location, self._store)
+        return self
 
     def create(self, overwrite: bool = False) -> Any:
         return _WrittenMetadata(self.location, self._store.write)
 
 
-class _New(_Out):
+class _New(_File):
     """A file that nobody else has made, or :class:`NameTaken`."""
 
     def create(self, overwrite: bool = False) -> Any:

@@ -41,7 +41,6 @@ class KeyedTable:
 
     @property
     def sql(self) -> str:
-        """Return the table as SQL."""
         return f"{name(self.database)}.{name(self.table)}"
 
     def shown(self) -> str:

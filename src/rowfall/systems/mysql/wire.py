@@ -236,7 +236,6 @@ class _Packets:
         return found
 
     def send(self, piece: bytes) -> None:
-        """Send a piece."""
         rest = memoryview(piece)
         while rest:
             part, rest = rest[: self._most], rest[self._most :]

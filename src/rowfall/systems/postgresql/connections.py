@@ -169,7 +169,6 @@ class PostgresConnections:
             self._idle.clear()
 
     def close(self) -> None:
-        """Close all connections."""
         with self._guard:
             for connection in (self._main, *self._idle):
                 if connection is not None:
