@@ -86,7 +86,7 @@ OLD = (
     ("sync without a look", "power of a server", range(515, 525), "missing"),
     ("staging as it was", "people add columns", range(400), "does not help"),
     ("dead loads leave their shadows", "atomic", range(400), "left over"),
-    ("signs of life of anybody", "atomic", range(702695, 702705), "left over"),
+    ("signs of life of anybody", "atomic", range(703220, 703230), "left over"),
     ("row counts alone", "people move parts", range(800), "doubled"),
     ("retry without rename", "late", range(400), "doubled"),
     ("exchange without rename", "replace", range(10), "old and new rows"),
