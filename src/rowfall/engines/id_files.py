@@ -104,6 +104,10 @@ class RecordFile:
     def all_ids(self) -> Iterator[bytes]:
         return map(self.id_at, range(self.ids))
 
+    def id_bytes(self) -> bytes:
+        """Return all ids of 16 bytes, one behind the other."""
+        return bytes(self._data[self._ids : self._marks])
+
     def load_of(self, index: int) -> int:
         at = self._marks + index * self._width
         return int.from_bytes(self._data[at : at + self._width], "little")

@@ -406,7 +406,7 @@ class KafkaTransaction(PlainTransaction):
             if not self._turn:
                 raise BusyError("another attempt has its transaction open", transient=True)
         self._producer = kafka.single()
-        found = frozenset(one.id for one in records if kafka.record.holds(one.id))
+        found = frozenset(kafka.record.among([one.id for one in records]))
         if not found:
             self._producer.begin()
             self._open = True

@@ -35,14 +35,15 @@ from rowfall.engines.id_files import (
     of_loads,
     packed,
 )
-from rowfall.engines.id_set import IdSet
 from rowfall.systems.kafka.client import LATEST, Client
 from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
+from rowfall.systems.kafka.id_set import IdSet
 
 # The newest message of each key, for ever.
 _KEPT = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
-# Brokers clean no segment that is still written, and one has a gigabyte by default.
-_SEGMENTS = {"segment.bytes": str(64 << 20)}
+# Brokers clean no segment that is still written, and one has a gigabyte by default: so much of the
+# record has a hundred bytes an object. Each has three files; a hundred million objects are 2 GB.
+_SEGMENTS = {"segment.bytes": str(16 << 20)}
 _MOST_NAME = 500
 PACK = 5_000
 """So many messages at least are packed; each of them takes 300 bytes of memory here."""
@@ -240,14 +241,11 @@ class KafkaRecord:
             return
         file = RecordFile(key, value)
         if kind == _UNPACKED:
-            for id_ in file.all_ids():
-                self._packed.discard(id_)
+            self._packed.discard(file.id_bytes())
             return
         self._files[key] = file.newest
-        for id_ in file.all_ids():
-            self._packed.add(id_)
-        for digest in file.attempt_digests():
-            self._attempts.add(digest)
+        self._packed.add(file.id_bytes())
+        self._attempts.add(file.attempts())
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -261,20 +259,19 @@ class KafkaRecord:
         """True where some ids are packed."""
         return bool(self._files)
 
-    def holds(self, id_: str) -> bool:
-        """Tell whether a split is loaded."""
-        if id_ in self.splits:
-            return True
-        short = packed(id_)
-        return short is not None and short in self._packed
-
     def among(self, ids: Iterable[str]) -> set[str]:
         """Return those of some ids, and marks of files, that are loaded."""
         asked = set(ids)
-        found = {id_ for id_ in asked if self.holds(id_)}
+        # In this order: what is packed meanwhile is in the other one before it goes from here.
+        found = {id_ for id_ in asked if id_ in self.splits}
+        found |= self._packed_among(asked - found)
         if any(id_.startswith(MARK) for id_ in asked):
             found |= asked & self._marks()
         return found
+
+    def _packed_among(self, ids: Iterable[str]) -> set[str]:
+        short = [one for id_ in ids if (one := packed(id_)) is not None]
+        return {id_.hex() for id_ in self._packed.among(short)}
 
     def _marks(self) -> set[str]:
         return {f"{MARK}{one.whole}" for one in self.splits.values() if one.whole}
@@ -361,7 +358,7 @@ class KafkaRecord:
                     found.difference_update(id_.hex() for id_ in file.all_ids())
                 if key.startswith(prefixes[0]):
                     found.update(file.of_loads(drops))
-        return {id_ for id_ in found if bytes.fromhex(id_) in self._packed}
+        return self._packed_among(found)
 
     def expired(self, days: int) -> list[Message]:
         """Return the messages that forget ids of loads of more than so many days ago.
