@@ -150,6 +150,22 @@ def test_a_bad_file_does_not_stop_the_others(shell: Shell, folder: Path) -> None
     assert "b" in said["c.csv"]
 
 
+def test_a_bad_file_of_the_second_pattern_is_named(shell: Shell, folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    put(folder / "one/a.csv", 1)
+
+    def bad() -> None:
+        (folder / ".b.csv").write_text("a\n2\nx\n")
+        (folder / ".b.csv").rename(folder / "two/b.csv")
+
+    follower = Follower(bad)
+    follower.run([f"{folder}/{name}/*.csv" for name in ("one", "two")], shell.folder / "d",
+                 header="yes")  # fmt: skip
+    assert rows(shell) == [1]
+    assert [Path(name).name for name, _ in follower.failed] == ["b.csv"]
+
+
 def test_a_bad_file_stops_who_has_no_observer(shell: Shell, folder: Path) -> None:
     put(folder / "a.csv", 1)
     shell.ok("load", str(folder), "--table", "t", "--to", "d")

@@ -8,13 +8,11 @@ own is in no registry of packages; the wire format is the real one.
 from __future__ import annotations
 
 import base64
-import fcntl
 import http.server
 import json
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,18 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lab import maven
 from lab.process import UNVERIFIED, Service, ServiceError, free_ports, reachable
 
 _VERSION = "4.3.1"
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>kafka</artifactId>
-<version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-<version>{version}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>
-<version>1.7.36</version></dependency>
-</dependencies></project>
-"""
 # The second compiler of Java would take more CPU than the tests win by it.
 _JAVA = (
     "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
@@ -244,26 +234,10 @@ def _done(futures: Mapping[Any, Any]) -> None:
 
 def jars(version: str) -> Path:
     """Return the folder of the jars; fetched once for a machine."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rowfall-lab")
-    cache.mkdir(parents=True, exist_ok=True)
-    found = cache / f"kafka-{version}"
-    with (cache / "kafka.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if found.exists():
-            return found
-        maven = shutil.which("mvn")
-        if maven is None or shutil.which("java") is None:
-            raise ServiceError("kafka needs java and mvn: apt-get install maven")
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            Path(folder, "pom.xml").write_text(_POM.format(version=version))
-            done = subprocess.run(
-                [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
-                cwd=folder, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise ServiceError(f"mvn cannot fetch kafka {version}: {done.stdout[-1000:]}")
-            Path(folder, "jars").rename(found)
-    return found
+    return maven.jars(
+        f"kafka-{version}", f"org.apache.kafka:kafka_2.13:{version}",
+        "org.slf4j:slf4j-simple:1.7.36",
+    )  # fmt: skip
 
 
 class Registry:

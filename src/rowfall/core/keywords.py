@@ -465,13 +465,18 @@ class LoadKeywords(PlanKeywords, total=False):
     """Begin a batch sooner with so many messages of a topic. Default: 500000."""
 
     poll: str | None
-    """Look for what is new so often. Default: 1s for stores (two requests where names grow), 2s for
-    lake tables, 5s for tables of databases, else 0.5s.
+    """Look for what is new so often. Default: 1s for stores (two requests where names grow), 10s
+    for buckets with --queue, 2s for lake tables, 5s for tables of databases, else 0.5s.
     """
 
     rescan: str | None
     """Look at all names again within so long, for late names and overwritten objects. Default: a
     page of a thousand names at each poll, ten while late names come.
+    """
+
+    queue: str | None
+    """Queue of Amazon SQS where the bucket sends its events: new objects are loaded when it tells
+    of them, and listings find what it does not.
     """
 
     forget_after: str | None

@@ -42,7 +42,7 @@ MAIN = frozenset((
 
 FOLLOW_ONLY = (
     "on_change", "at_rest", "marker", "batch_seconds", "batch_bytes", "batch_rows", "poll",
-    "rescan", "forget_after",
+    "rescan", "queue", "forget_after",
 )  # fmt: skip
 """Options that mean nothing without ``--follow``."""
 
@@ -491,7 +491,7 @@ class Options:
         "--poll",
         "DURATION",
         "Look for what is new so often. Default: 1s for stores (two requests where names grow), "
-        "2s for lake tables, 5s for tables of databases, else 0.5s.",
+        "10s for buckets with --queue, 2s for lake tables, 5s for tables of databases, else 0.5s.",
         "Follow",
         (LOAD,),
     )
@@ -501,6 +501,15 @@ class Options:
         "DURATION",
         "Look at all names again within so long, for late names and overwritten objects. Default: "
         "a page of a thousand names at each poll, ten while late names come.",
+        "Follow",
+        (LOAD,),
+    )
+    queue: str | None = _opt(
+        None,
+        "--queue",
+        "URL",
+        "Queue of Amazon SQS where the bucket sends its events: new objects are loaded when it "
+        "tells of them, and listings find what it does not.",
         "Follow",
         (LOAD,),
     )

@@ -44,7 +44,14 @@ from rowfall.run.feeds import (
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import ByCursor, Continued, HasFolderTables, ListedSource, Snapshotted
+from rowfall.sources.base import (
+    ByCursor,
+    Continued,
+    HasFolderTables,
+    HearsQueue,
+    ListedSource,
+    Snapshotted,
+)
 
 BATCH_ROWS = 500_000
 # Between tries while brokers, a store or the target are away; twice as long each time, up to the
@@ -64,6 +71,7 @@ _SUMS = frozenset((
     "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
 ))  # fmt: skip
 _RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
+_QUEUE = re.compile(r"https?://[^/?#@\s]+/[^?#\s]+")
 
 
 def check_follow(session: Session) -> None:
@@ -84,6 +92,12 @@ def check_follow(session: Session) -> None:
         raise UsageError(
             f"--follow needs a column whose values grow, and {source.text} is followed by none",
             hint="Give --cursor COLUMN as well: an id, or the time of the last change.",
+        )
+    hears = isinstance(source, HearsQueue) and source.hears_queue
+    if session.options.queue is not None and not hears:
+        raise UsageError(
+            f"--queue is for buckets of S3, and {source.text} is none",
+            hint="Leave it out: folders, topics and tables tell of what is new without it.",
         )
     continued = isinstance(source, Continued) and session.listing.continued
     if not continued and not isinstance(source, ListedSource | Snapshotted):
@@ -122,6 +136,11 @@ def check_options(options: Options) -> None:
         )
     if options.batch_bytes is not None:
         parse_size(options.batch_bytes)
+    if options.queue is not None and not _QUEUE.fullmatch(options.queue):
+        raise UsageError(
+            f"--queue {options.queue} is not the URL of a queue",
+            hint="Give what this says: aws sqs get-queue-url --queue-name NAME",
+        )
     if options.marker is not None and ("/" in options.marker or not options.marker.strip()):
         raise UsageError(
             f"--marker {options.marker} is not the name of an object in the same folder",

@@ -31,6 +31,8 @@ from rowfall.sources.base import ListedObject, ListedSource
 BATCH_FILES = 10_000
 # Two requests a second cost 90 cents a day at the prices of S3; a new object waits half of it.
 STORE_POLL_SECONDS = 1.0
+# Beside a queue listings only find what it did not tell of.
+QUEUE_POLL_SECONDS = 10.0
 _RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
 
 
@@ -46,6 +48,8 @@ class ObjectFeed:
         given = session.options
         rest = pause(given.at_rest, source.rest_seconds)
         default = STORE_POLL_SECONDS if session.source.remote else POLL_SECONDS
+        if given.queue is not None:
+            default = QUEUE_POLL_SECONDS
         self._poll = parse_duration(given.poll) if given.poll else default
         rules = WatchRules(
             rest=rest,

@@ -7,7 +7,8 @@ about what may be new and never read as a whole.
 
 Three looks find what is new, the cheapest first:
 
-* what the kernel tells of local folders (:class:`rowfall.sources.base.ObjectNotices`);
+* what the kernel tells of local folders, and a queue of a bucket
+  (:class:`rowfall.sources.base.ObjectNotices`);
 * where names grow, a listing that begins behind the last name (S3, Google): one request;
 * a pass over all names, a page at each look, which finds late names and overwritten objects. It
   goes faster while it finds some.
@@ -87,13 +88,12 @@ class _Held:
 
     Attributes:
         since: when it was found, ``due``: when it is looked at again, as of ``time.monotonic``.
-        walk: that has found it. ``tries``: loads of it that failed for a passing reason.
+        tries: loads of it that failed for a passing reason.
     """
 
     object: ListedObject
     since: float
     due: float
-    walk: ObjectWalk
     tries: int = 0
 
 
@@ -120,21 +120,28 @@ class ObjectWatch:
         self._said: set[str] = set()
         self._clock = time.time() - time.monotonic()
         self.heard = self._notices is not None
+        self._listed = -rules.poll
 
     # --- looking ------------------------------------------------------------------------------
 
     def look(self, seconds: float) -> None:
-        """Look for what is new; wait for so many seconds where the kernel tells of it.
+        """Look for what is new; wait for so many seconds where something tells of it.
 
         Raises:
             SourceError: the source cannot be listed.
         """
         self._check_clock()
-        if self._notices is not None:
-            self._hear(seconds)
+        begins = any(listing.is_first for listing in self._listings)
+        queued = self.heard and self._remote
+        # What is in a queue stays there while too much is held.
+        if self._notices is not None and not (queued and self.full):
+            self._hear(0.0 if begins else seconds)
         self._look_at_waiting()
+        if queued and not begins and time.monotonic() - self._listed < self._rules.poll:
+            return  # an event has ended the wait; each listing is a request
+        self._listed = time.monotonic()
         for listing in self._listings:
-            listing.look(rests=not self.heard)
+            listing.look(rests=not self.heard or queued)
 
     def _hear(self, seconds: float) -> None:
         assert self._notices is not None  # noqa: S101 - the caller has looked
@@ -151,7 +158,7 @@ class ObjectWatch:
         # The kernel tells of each once: what could not be asked about is judged at the next look.
         while self._told:
             objects, at_once = self._told[0]
-            self.judge(objects, self._listings[0].walk, at_once=at_once)
+            self.judge(objects, at_once=at_once)
             del self._told[0]
 
     def _hear_no_more(self, notices: ObjectNotices, error: OSError) -> None:
@@ -184,11 +191,20 @@ class ObjectWatch:
             SourceError: one cannot be asked for.
         """
         if not self._remote:
-            return [held.walk.look(held.object.name) for held in some]
+            return [self._now(held.object.name) for held in some]
         from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
 
         with ThreadPoolExecutor(REQUESTS) as pool:
-            return list(pool.map(lambda held: held.walk.look(held.object.name), some))
+            return list(pool.map(lambda held: self._now(held.object.name), some))
+
+    def _now(self, name: str) -> ListedObject | None:
+        """Return an object as it is now; None where it is gone.
+
+        Raises:
+            SourceError: it cannot be asked for.
+        """
+        found = (listing.walk.look(name) for listing in self._listings)
+        return next((item for item in found if item is not None), None)
 
     def _look_again(self, held: _Held, found: ListedObject | None) -> None:
         name = held.object.name
@@ -196,12 +212,12 @@ class ObjectWatch:
         if found is None:
             return
         if found.version != held.object.version:
-            self._take_up(found, held.walk)
-        elif self._rules.marker and not self._marked(found, held.walk):
+            self._take_up(found)
+        elif self._rules.marker and not self._marked(found):
             held.due = time.monotonic() + self._rules.poll
             self._waiting[name] = held
         else:
-            self._ready[name] = _Held(found, held.since, held.due, held.walk, held.tries)
+            self._ready[name] = _Held(found, held.since, held.due, held.tries)
 
     def _check_clock(self) -> None:
         """Look at everything again where the clock has jumped: it has said what is too old."""
@@ -216,9 +232,7 @@ class ObjectWatch:
 
     # --- deciding -----------------------------------------------------------------------------
 
-    def judge(
-        self, objects: Sequence[ListedObject], walk: ObjectWalk, *, at_once: bool = False
-    ) -> list[bool]:
+    def judge(self, objects: Sequence[ListedObject], *, at_once: bool = False) -> list[bool]:
         """Tell of each object whether nothing is left to do about it; take up what is to be loaded.
 
         Args:
@@ -235,7 +249,7 @@ class ObjectWatch:
             some = asked[start : start + 10_000]
             answers = self._loaded([objects[i] for i in some])
             for index, loaded in zip(some, answers, strict=True):
-                done[index] = loaded or self._take_up(objects[index], walk, at_once=at_once)
+                done[index] = loaded or self._take_up(objects[index], at_once=at_once)
         return done
 
     def _is_held(self, item: ListedObject, *, at_once: bool) -> bool:
@@ -246,7 +260,7 @@ class ObjectWatch:
         held = self._waiting.get(item.name)
         return held is not None and held.object.version == item.version and not at_once
 
-    def _take_up(self, item: ListedObject, walk: ObjectWalk, *, at_once: bool = False) -> bool:
+    def _take_up(self, item: ListedObject, *, at_once: bool = False) -> bool:
         """Take up a version that is not loaded; return True where there is nothing to load."""
         rules, now = self._rules, time.monotonic()
         # Hidden from who loads: it holds no rows, and typed formats cannot read it.
@@ -260,11 +274,11 @@ class ObjectWatch:
         before = self._ready.pop(item.name, None) or self._waiting.pop(item.name, None)
         if before is None and self.full:
             return False
-        held = _Held(item, before.since if before else now, now, walk)
+        held = _Held(item, before.since if before else now, now)
         # Otherwise by the monotonic clock alone, so two looks: the time of a file is that of a
         # clock that may jump, or of another machine.
         complete = (
-            self._marked(item, walk) if rules.marker
+            self._marked(item) if rules.marker
             else at_once or not _rests(rules) or self._is_closed(item)
         )  # fmt: skip
         if complete:
@@ -290,7 +304,7 @@ class ObjectWatch:
         )
         return True
 
-    def _marked(self, item: ListedObject, walk: ObjectWalk) -> bool:
+    def _marked(self, item: ListedObject) -> bool:
         """Tell whether the marker of an object is there."""
         folder, _, name = item.name.rpartition("/")
         marker = f"{folder}/{self._rules.marker.replace('{name}', name)}"
@@ -388,7 +402,7 @@ class ObjectWatch:
         held = self._hand.get(item.name)
         if held is None:
             return False
-        found = held.walk.look(item.name)
+        found = self._now(item.name)
         return found is not None and found.version == item.version
 
     def give_up(self, objects: Sequence[ListedObject]) -> None:
@@ -400,13 +414,11 @@ class ObjectWatch:
     def retry(self, names: set[str]) -> None:
         """Try files again that were given up."""
         for name in names:
-            for listing in self._listings:
-                with suppress(SourceError):
-                    found = listing.walk.look(name)
-                    if found is not None:
-                        self._decided.pop(_digest(found), None)
-                        self.judge([found], listing.walk, at_once=True)
-                        break
+            with suppress(SourceError):
+                found = self._now(name)
+                if found is not None:
+                    self._decided.pop(_digest(found), None)
+                    self.judge([found], at_once=True)
 
     def forget(self) -> None:
         """Judge everything again: the target is another one."""
@@ -502,7 +514,7 @@ class _Listing:
 
     def _judge(self, objects: Sequence[ListedObject]) -> Sequence[bool]:
         held = self._watch.ready + self._watch.waiting
-        done = self._watch.judge(objects, self.walk)
+        done = self._watch.judge(objects)
         if self._watch.ready + self._watch.waiting > held and not self._first:
             self._late = time.monotonic()
             if self.walk.resumes and self._total > 2:
@@ -521,7 +533,7 @@ class _Listing:
             page = next(self.walk.pages(self._tail), None)
             if page is None:
                 break
-            self._watch.judge(page.objects, self.walk)
+            self._watch.judge(page.objects)
             self._tail = page.last
             # One that is not full is the last: another request would bring nothing.
             if self._watch.full or len(page.objects) < LEAST // 2:
@@ -532,12 +544,17 @@ class _Listing:
         del self._places[place]
         page = next(self.walk.pages(place), None)
         found = [] if page is None else page.objects
-        done = self._watch.judge(found, self.walk)
+        done = self._watch.judge(found)
         new = [item.name for item, no in zip(found, done, strict=True) if not no]
         if new:
             self._places[max(new)] = 0
         elif looks < PLACE_LOOKS:
             self._places[place] = looks + 1
+
+    @property
+    def is_first(self) -> bool:
+        """True until all names were looked at once."""
+        return self._first
 
     def again(self) -> None:
         """List everything at the next look."""

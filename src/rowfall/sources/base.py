@@ -24,7 +24,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
@@ -441,6 +441,17 @@ class ListedSource(Protocol):
 
     def renew(self) -> None:
         """Take credentials anew, as who refuses them may take those of now."""
+
+
+@runtime_checkable
+class HearsQueue(Protocol):
+    """A source of which a queue of messages may tell what is new (``--queue``).
+
+    Attributes:
+        hears_queue: False where none does after all.
+    """
+
+    hears_queue: ClassVar[bool]
 
 
 @runtime_checkable

@@ -41,6 +41,7 @@ class GsHmac(S3):
     """``gs://`` by the S3 protocol."""
 
     scheme: ClassVar[str] = "gs"
+    hears_queue: ClassVar[bool] = False
     how_to_name: ClassVar[str] = _HOW_TO_NAME
 
     def __init__(self, texts: Sequence[str], options: Options, account: GoogleAccount) -> None:

@@ -24,7 +24,14 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.sources import from_clause, pipes
-from rowfall.sources.base import HttpAddress, ListedObject, ListedPage, Probe, any_version
+from rowfall.sources.base import (
+    HttpAddress,
+    ListedObject,
+    ListedPage,
+    ObjectNotices,
+    Probe,
+    any_version,
+)
 from rowfall.stores import completeness, globs
 from rowfall.stores.buckets import CHUNK, Bucket, StoredObject
 from rowfall.stores.cleared import ClearsObjects
@@ -91,8 +98,9 @@ class StoreSource(ClearsObjects, ObjectSource):
             next(found[-1].pages(), None)  # whoever may not list hears so at once
         return found
 
-    def notices(self, emit: Listener) -> None:
+    def notices(self, emit: Listener) -> ObjectNotices | None:
         """See :class:`rowfall.sources.base.ListedSource`: only listings tell."""
+        return None
 
     def renew(self) -> None:
         self._buckets.clear()
@@ -267,6 +275,8 @@ class KeyWalk:
             return key == self._pattern
         if self._glob is not None:
             return self._glob.match(key) is not None
+        if not key.startswith(self._prefix):
+            return False
         below = key[len(self._prefix) :]
         hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
         return not hidden and (self._source.everything or formats.is_data(key))
@@ -314,7 +324,7 @@ class KeyWalk:
 
     def look(self, name: str) -> ListedObject | None:
         key = name.removeprefix(self._base)
-        if not self._belongs(key):
+        if key == name or not self._belongs(key):
             return None
         found = self._source.walked(self._bucket).head(key)
         return None if found is None else self._item(found)

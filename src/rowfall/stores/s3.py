@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from rowfall.core import extras, uri
 from rowfall.core.after import After
 from rowfall.core.errors import RowfallError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
@@ -18,9 +19,10 @@ from rowfall.core.s3_access import Access, Keys, base_url, check_bucket, resolve
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
-from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.base import HttpAddress, ListedObject, ObjectNotices, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
 from rowfall.stores.buckets import CHUNK, PATIENCE, SIGNED, Bucket, StoredObject, stored_object
+from rowfall.stores.event_queue import EventQueue
 from rowfall.stores.object_stores import StoreSource
 from rowfall.stores.objects import changed_while_read, largest
 from rowfall.stores.s3_clients import open_store
@@ -36,6 +38,7 @@ class S3(StoreSource):
     """One source for any number of ``s3://`` URIs; splits are whole objects sorted by key."""
 
     scheme: ClassVar[str] = "s3"
+    hears_queue: ClassVar[bool] = True
     how_to_name: ClassVar[str] = (
         "Write s3://bucket/key; keys come from the environment or --s3-profile, the address of "
         "another service from --s3-endpoint."
@@ -138,6 +141,18 @@ class S3(StoreSource):
             bucket, key = self._bucket_and_key(split.uri)
             found.append(HttpAddress(cast("S3Bucket", self._bucket(bucket)).address(key)))
         return found
+
+    def notices(self, emit: Listener) -> ObjectNotices | None:
+        """See :class:`rowfall.sources.base.HearsQueue`."""
+        if self._options.queue is None:
+            return None
+        walks = self.walks()
+
+        def look(name: str) -> ListedObject | None:
+            found = (walk.look(name) for walk in walks)
+            return next((item for item in found if item is not None), None)
+
+        return EventQueue(self._options.queue, self.access, look, emit)
 
     def renew(self) -> None:
         """Read environment and profiles again; see :class:`rowfall.sources.base.ListedSource`."""

@@ -39,7 +39,7 @@ class Shelf:
     text = "shelf"
 
     def __init__(self, *, resumes: bool = False) -> None:
-        self.resumes = resumes
+        self.resumes, self.remote = resumes, False
         self.objects: dict[str, ListedObject] = {}
         self.requests = 0
         self.heard: NotifiedObjects | None = None
@@ -244,6 +244,39 @@ def test_a_marker_says_that_an_object_is_complete(clock: Clock, marker: str, nam
         clock.passes(5)
     shelf.put(name, size=0)
     assert loads.round() == ["f/a.csv"]
+
+
+def test_beside_a_queue_a_poll_lists_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events end the wait; and what is in the queue stays there while all is full."""
+    shelf = Shelf(resumes=True)
+    shelf.heard, shelf.remote = NotifiedObjects((), (), False), True
+    loads = Loads(shelf, poll=10.0)
+    for number in range(5000):
+        shelf.put(f"n{number:05}")
+    assert len(loads.round()) == 5000
+    clock.passes(10)
+    loads.round()
+    before = shelf.requests
+    for number in range(20):
+        shelf.put(f"a{number}")
+        shelf.heard = NotifiedObjects([shelf.objects[f"a{number}"]], (), False)
+        assert loads.round() == [f"a{number}"]
+        clock.passes(0.4)
+    assert shelf.requests == before
+    shelf.put("n00001x")
+    shelf.put("n99999")
+    clock.passes(3)
+    assert "n99999" in loads.round()
+    assert shelf.requests <= before + 3
+    monkeypatch.setattr(object_watch, "MOST_HELD", 1)
+    shelf.heard = NotifiedObjects([shelf.objects["n00001x"]], (), False)
+    loads.watch.look(0)
+    shelf.put("later")
+    shelf.heard = told = NotifiedObjects([shelf.objects["later"]], (), False)
+    loads.watch.look(0)
+    assert shelf.heard is told
+    assert loads.round() == ["n00001x"]
+    assert loads.round() == ["later"]
 
 
 def test_two_requests_a_poll_find_what_comes_last(clock: Clock) -> None:
