@@ -211,6 +211,31 @@ def test_every_type_arrives_as_it_is(db: Database) -> None:
     assert db.run("SELECT f + 0e0 FROM t") == [(16777216.0,)]
 
 
+_NESTED = """
+SELECT [1, NULL] AS n, [[1, 2], [3]] AS deep, ['a"b', NULL] AS s,
+map('k', 1.50::Decimal(9, 2)) AS m, tuple(1, 'x')::Tuple(a UInt8, b String) AS t,
+[toDate32('2024-01-02')] AS d, CAST([], 'Array(Bool)') AS e
+"""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", ["JSON", "LONGTEXT"])
+def test_nested_values_are_json_in_a_table_that_is_there(db: Database, kind: str) -> None:
+    """The second file of a table was refused: it had the engine's own text, [1,NULL]."""
+    db.shell.write("a.parquet", made(_NESTED, "Parquet"))
+    for table in ("new", "new", "own"):
+        if table == "own":
+            columns = ", ".join(f"{name} {kind}" for name in ("n", "deep", "s", "m", "t", "d", "e"))
+            db.run(f"CREATE TABLE own ({columns})")
+        db.shell.ok("load", "a.parquet", "--force", "--to", db.uri(), "--table", table)
+    row = (
+        "[1,null]", "[[1,2],[3]]", '["a\\"b",null]', '{"k":1.5}', '{"a":1,"b":"x"}',
+        '["2024-01-02"]', "[]",
+    )  # fmt: skip
+    assert db.run("SELECT n, deep, s, m, t, d, e FROM new") == [row, row]
+    assert db.run("SELECT n, deep, s, m, t, d, e FROM own") == [row]
+
+
 def test_both_writers_write_the_same(db: Database) -> None:
     db.shell.write("t.csv", made(WRITTEN, "CSVWithNames"))
     options = [w for n, t in WRITTEN_TYPES.items() for w in ("--type", f"{n} {t}")]

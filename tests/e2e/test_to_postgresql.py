@@ -312,6 +312,22 @@ def test_arrays_go_into_a_table_that_is_there(into: Into) -> None:
     assert into.ask("SELECT v, s FROM {s}.t WHERE id = 1") == [([1, 2], ["a,b", 'q"x', None])] * 2
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", ["jsonb", "json", "text"])
+def test_nested_values_are_json_in_a_table_that_is_there(into: Into, kind: str) -> None:
+    """It had the engine's own text, as {'k':1.5}, which is no JSON."""
+    sql = "SELECT map('k', 1.5) AS m, tuple(1, NULL)::Tuple(a UInt8, b Nullable(String)) AS t"
+    into.shell.write("a.parquet", made(f"{sql}, ['a', NULL] AS s", "Parquet"))
+    for _ in range(2):
+        into.load("a.parquet", "--table", "new", "--force")
+    into.do(f"CREATE TABLE {{s}}.own (m {kind}, t {kind}, s {kind})")
+    into.load("a.parquet", "--table", "own", "--force")
+    row = ({"k": 1.5}, {"a": 1, "b": None})
+    assert into.ask("SELECT m, t, s FROM {s}.new") == [(*row, ["a", None])] * 2
+    columns = "m::jsonb, t::jsonb, s::jsonb"
+    assert into.ask(f"SELECT {columns} FROM {{s}}.own") == [(*row, ["a", None])]
+
+
 def test_a_value_that_cannot_be_read(into: Into) -> None:
     into.do("CREATE TABLE {s}.t (id int, n int)")
     into.shell.write("t.csv", "id,n\n1,2\n3,x\n4,5\n")

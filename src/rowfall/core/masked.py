@@ -117,6 +117,10 @@ def is_shown(name: str, value: str, *, web: bool) -> bool:
 _WEB = regex(r"https?://[^\s'\"<>)\]]+", re.I)
 _USER = regex(r"\A(\w+://)[^/?#]*@")
 _IN_WEB = regex(r"([?&;])([^=&;#\s]*)(=?)([^&;#\s]*)")
+# Of all schemes: a person may write an address into a query, and the engine repeats it.
+_LOGIN = regex(r"(\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}:/{1,2}[^\s'\"/?#:@]{0,200}:)[^\s'\"/?#]{1,2000}@")
+# Behind a # in an address: a place in a page, as errors name those of documentation.
+_PLACE = regex(r"[a-z_.,-]*")
 _PARAMETER = regex(r"([?&])([\w.%-]+)=([^&\s'\")]+)")
 
 
@@ -126,8 +130,9 @@ def redact(text: str, *secrets: Secret | None) -> str:
     Parameters of addresses are masked whatever is given, but for those known to be harmless.
     """
     # Most texts hold no address at all.
-    if "?" in text or "&" in text or "://" in text:
+    if "?" in text or "&" in text or ":/" in text:
         text = _WEB.sub(lambda found: _without_parameters(found[0]), text)
+        text = _LOGIN.sub(rf"\1{MASK}@", text)
         text = _PARAMETER.sub(_parameter, text)
     for secret in secrets:
         # Shorter values would punch holes into ordinary words and give away nothing anyway.
@@ -138,6 +143,13 @@ def redact(text: str, *secrets: Secret | None) -> str:
 
 def _without_parameters(url: str) -> str:
     url = _USER.sub(rf"\1{MASK}@", url)
+    url, mark, behind = url.partition("#")
+    if not _PLACE.fullmatch(behind):
+        behind = MASK
+    return f"{_known_parameters(url)}{mark}{behind}"
+
+
+def _known_parameters(url: str) -> str:
     at = min((at for mark in "?;" if (at := url.find(mark)) >= 0), default=len(url))
     return url[:at] + _IN_WEB.sub(_in_web, url[at:])
 

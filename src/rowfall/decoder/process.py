@@ -25,6 +25,10 @@ END_SECONDS = 30.0
 Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
+# What a program of Rust says behind the reason why it ends itself.
+_ADVICE = b"note: run with"
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Counts of a run of the program, as it prints them at its end.
@@ -172,7 +176,8 @@ class DecoderProcess:
                         int(report.get("decoded_rows", rows)), int(report.get("read_bytes", stored))
                     )  # fmt: skip
                 except (ValueError, KeyError, TypeError):
-                    self._last = line
+                    if not line.startswith(_ADVICE):
+                        self._last = line
                     continue
                 if (heard := self.on_progress) is not None:
                     # An engine that just died is no reason to leave the pipe: it would fill up.

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rowfall.core import environment
 from rowfall.decoder import installed
 from rowfall.decoder.documents import SampleRequest, encode
+
+# Samples take some MiB; a row of Parquet that says it has millions of elements took 2 GiB. Then the
+# program ends itself, and the engine is asked, which knows --memory.
+_MOST_MEMORY = 256 << 20
 
 
 class TextFacts(NamedTuple):
@@ -52,12 +58,23 @@ def typed_files(program: str, sample: SampleRequest) -> dict[str, Any] | None:
 
 def _asked(program: str, sample: SampleRequest) -> dict[str, Any] | None:
     # No time limit: it reads files that the engine would read as long.
-    done = subprocess.run(
-        [program, "sample", "--spec", "-"],
-        input=encode(sample).encode(), capture_output=True, env=environment.of_child(), check=False,
-    )  # fmt: skip
-    if done.returncode:
-        installed.check_known(done.stderr.decode(errors="replace"))
+    with subprocess.Popen(
+        [program, "sample", "--spec", "-"], env=environment.of_child(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        _limit_memory(process.pid)  # it waits for the document
+        out, err = process.communicate(encode(sample).encode())
+    if process.returncode:
+        installed.check_known(err.decode(errors="replace"))
         return None
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(out)
     return found
+
+
+def _limit_memory(pid: int) -> None:
+    """Let the system refuse a process more than :data:`_MOST_MEMORY`, where it can do that."""
+    if sys.platform == "linux":
+        import resource
+
+        with suppress(OSError):  # it has ended
+            resource.prlimit(pid, resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))

@@ -7,9 +7,9 @@ from typing import Any
 
 from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import DatabaseFacts, NetworkLink, Reach, TargetFacts
-from rowfall.core import charsets
+from rowfall.core import charsets, sql
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema, ValueCheck
 from rowfall.core.native import NativeTable, NativeType
 from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
@@ -22,7 +22,7 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
-from rowfall.schema.types import bytes_columns, footers, parquet_files
+from rowfall.schema.types import bytes_columns, footers, nested_reading, parquet_files
 from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
 from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
@@ -51,7 +51,22 @@ def fit(
     schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
     if isinstance(session.target, DeclaresTypes):
         schema = _with_bytes(session, listing, reached, encoding, schema, listed)
-    return schema
+    return replace(schema, columns=tuple(_as_json(c) for c in schema.columns))
+
+
+def _as_json(column: Column) -> Column:
+    """Return a column of text with nested values as JSON, which new tables get, too.
+
+    The engine's own text of them (``[1,NULL]``, ``('a',1)``) is read by no database.
+    """
+    type_, read = parse_type(column.type), parse_type(column.read_type or column.type)
+    if not type_.text or not nested_reading.is_nested(read.full):
+        return column
+    x = sql.name(column.source or column.name)
+    value = f"toJSONString({x})"
+    if read.nullable and type_.nullable:
+        value = f"if(isNull({x}), NULL, {value})"
+    return replace(column, expression=value, check=ValueCheck(value))
 
 
 def with_native(

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from rowfall.core import uri
-from rowfall.core.errors import UsageError, headline
+from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret, is_shown
 from rowfall.core.patterns import regex
 
@@ -121,7 +121,8 @@ def _output(text: str, folder: Path, where: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"{where}: cmd:{text}: {str(error).lower()}") from None
+        shown = next(iter(text.split()), "")
+        raise UsageError(f"{where}: cmd:{shown} ...: {str(error).lower()}") from None
     shown = words[0]  # arguments may say more than is to be seen in a log
     try:
         process = subprocess.Popen(
@@ -148,10 +149,10 @@ def _output(text: str, folder: Path, where: str) -> str:
                 if pipe is not None:
                     pipe.close()
     if process.returncode:
-        said = headline(err.decode("utf-8", "replace"))
         raise UsageError(
-            f"{where}: {shown} has ended with {process.returncode} and no password"
-            + (f": {said}" if said else "")
+            f"{where}: {shown} has ended with {process.returncode} and no password",
+            # Not shown: what a program of secrets says to people may hold one.
+            hint=f"Run it by hand to see what it says, {len(err):,} bytes on stderr.",
         )
     try:
         value = out.decode("utf-8").rstrip("\r\n")

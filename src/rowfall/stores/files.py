@@ -40,7 +40,12 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
     rest_seconds = 2.0
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        super().__init__(" ".join(texts), options)
+        # What is nearly an address has a password in it, which no file does.
+        shown = (
+            uri.mask_almost(text) if "://" in text or uri.is_almost_address(text) else text
+            for text in texts
+        )
+        super().__init__(" ".join(shown), options)
         self._texts = tuple(texts)
         self._left = SkippedOwnFiles()
 

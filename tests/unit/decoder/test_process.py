@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rowfall.decoder.documents import Spec
-from rowfall.decoder.process import DecoderProcess
+from rowfall.decoder.process import DecoderFailure, DecoderProcess
 
 
 def test_a_program_that_leaves_the_cores_to_others(tmp_path: Path) -> None:
@@ -19,3 +19,16 @@ def test_a_program_that_leaves_the_cores_to_others(tmp_path: Path) -> None:
     process.wait()
     process.result()
     assert int(said.read_text()) == min(19, os.nice(0) + 7)
+
+
+def test_a_program_that_ends_itself_says_why(tmp_path: Path) -> None:
+    """What was shown was the advice of Rust behind it, to set a variable."""
+    program = tmp_path / "program"
+    said = "memory allocation of 9 bytes failed\nnote: run with `RUST_BACKTRACE=1` to see more"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'E'\n{said}\nE\nkill -ABRT $$\n")
+    program.chmod(0o755)
+    process = DecoderProcess(str(program), Spec((), "CSV", (), ()))
+    process.wait()
+    failed = process.result()
+    assert isinstance(failed, DecoderFailure)
+    assert failed.message == "rowfall-decode gave up: memory allocation of 9 bytes failed"

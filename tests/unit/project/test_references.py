@@ -44,7 +44,7 @@ def test_what_leads_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "long").write_bytes(b"x" * 100_000)
     (tmp_path / "bytes").write_bytes(b"\xff")
     (tmp_path / "plain").write_text("x")
-    program(tmp_path, "echo geheim; echo no such entry >&2; exit 3")
+    program(tmp_path, "echo geheim; echo wrong: geheim >&2; exit 3")
     cases = {
         "env:PW": "in the variable PW, which is not set",
         "file:gone": f"cannot read the password in {tmp_path}/gone: no such file",
@@ -53,16 +53,17 @@ def test_what_leads_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "file:bytes": "is not UTF-8",
         "cmd:./gone": r"cannot run ./gone for the password: no such file",
         "cmd:./plain": r"cannot run ./plain for the password: permission denied",
-        "cmd:./secret x": r"\./secret has ended with 3 and no password: no such entry",
+        "cmd:./secret x": r"\./secret has ended with 3 and no password\n",
         "cmd:true": "true has printed nothing, and not a password",
         "cmd:printf 'a\\nb\\n'": "printf has printed more than one line",
         "cmd:'": "no closing quotation",
+        "cmd:curl -H 'geheim": r"cmd:curl \.\.\.: no closing quotation",
     }
     for reference, says in cases.items():
         with pytest.raises(UsageError, match=says) as caught:
             resolve(reference, tmp_path, WHERE)
         assert caught.value.message.startswith(WHERE)
-        assert "geheim" not in caught.value.message
+        assert "geheim" not in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_program_that_hangs_is_ended_with_what_it_has_started(

@@ -93,6 +93,14 @@ def service_files() -> list[Path]:
     return [*files, Path(system) / "pg_service.conf"] if system else files
 
 
+def _without_lines(error: Exception) -> str:
+    """Return why a file cannot be read; its lines, which an error repeats, may hold a password."""
+    if isinstance(error, configparser.ParsingError):  # that of a missing section, too
+        numbers = [n for n, _ in getattr(error, "errors", ())] or [getattr(error, "lineno", 0)]
+        return f"line {', '.join(map(str, numbers[:5]))} is neither [name] nor key=value"
+    return str(getattr(error, "strerror", None) or "it is not text").lower()
+
+
 def read_service(name: str) -> Mapping[str, str]:
     """Return what a service says.
 
@@ -109,7 +117,7 @@ def read_service(name: str) -> Mapping[str, str]:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError, configparser.Error) as error:
-            said = " ".join(str(getattr(error, "strerror", None) or error).split())
+            said = _without_lines(error)
             raise UsageError(
                 f"the service {name} cannot be looked up in {file}: {said}",
                 hint="Lines are [name] and, below it, key=value.",

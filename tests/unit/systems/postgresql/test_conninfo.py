@@ -86,10 +86,13 @@ def test_a_service_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         completed("postgresql:///d/t?service=shopp")
     assert "Did you mean shop?" in str(error.value.hint)
     broken = tmp_path / "broken.conf"
-    broken.write_text("host=x\n")
     monkeypatch.setenv("PGSERVICEFILE", str(broken))
-    with pytest.raises(UsageError, match=r"cannot be looked up in .*broken\.conf"):
-        completed("postgresql:///d/t?service=shop")
+    for text, line in (("password=kQ7x\n", 1), ("[shop]\nhost=x\nkQ7x\n", 3)):
+        broken.write_text(text)
+        with pytest.raises(UsageError, match=r"cannot be looked up in .*broken\.conf") as error:
+            completed("postgresql:///d/t?service=shop")
+        assert f"line {line} is neither [name] nor key=value" in str(error.value)
+        assert "kQ7x" not in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["postgresql://me:kQ7x/Zw9v@h/db", "postgresql://me:kQ7x/db"])
