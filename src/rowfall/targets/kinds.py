@@ -1,16 +1,39 @@
-"""Tell what kind of target a text names, and refuse those that were meant as another kind."""
+"""Kinds of targets: which a text names, what opens it, and texts meant as another kind."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+from typing import cast
 
 from rowfall.core import file_databases, uri
 from rowfall.core.errors import UsageError
+from rowfall.core.masked import Secret
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.registry import find
+from rowfall.targets.base import Target
+
+REGISTRY = {
+    "folder": "systems.clickhouse.target:open_folder",
+    "clickhouse": "systems.clickhouse.target:open_server",
+    "clickhouses": "systems.clickhouse.target:open_server",
+    "postgresql": "systems.postgresql.target:PostgresTarget",
+    "mysql": "systems.mysql.target:MySQLTable",
+    "mariadb": "systems.mysql.target:MariaDBTable",
+    "singlestore": "systems.mysql.target:SingleStoreTable",
+    "duckdb": "systems.duckdb.target:DuckDBTable",
+    "kafka": "systems.kafka.target:KafkaTopic",
+    "iceberg": "systems.lakes.target:IcebergTarget",
+    "file": "export:open_export",
+    "s3": "export:open_export",
+    "null": "null:open_null",
+}
+"""Kind -> module in this package and function; it takes (text, table, options, password)."""
+
+DEFAULT_FOLDER = "rowfall-data"
 
 # Ends of names that make a path an export pattern and not a data folder.
 _FILE = regex(
@@ -36,11 +59,30 @@ _NOWHERE = ("null", "/dev/null")
 _STDOUT = ("-", "/dev/stdout", "stdout")
 
 
-def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
-    """Return the kind of target that ``text`` names.
+def open_target(
+    to: str | None, table: str, options: Options, password: Secret | None = None
+) -> Target:
+    """Return the target that ``to`` names.
 
     Args:
-        kinds: ``folder``, ``file``, ``null`` and schemes.
+        to: a data folder, a file pattern or a URI; None for the default folder.
+        table: may be ``database.table``.
+        password: for a server, instead of the one in the URI or the environment.
+
+    Raises:
+        UsageError: a scheme that is not known, a folder that was meant as a server or a file, or a
+            pattern that cannot hold ``--files``.
+    """
+    if to == "":
+        raise UsageError("--to is empty", hint="Leave it out to load into ./rowfall-data.")
+    text = to or DEFAULT_FOLDER
+    kind = "folder" if to is None else kind_of(text, options)
+    factory = find(REGISTRY[kind], "targets")
+    return cast("Target", factory(text, table, options, password))
+
+
+def kind_of(text: str, options: Options) -> str:
+    """Return the kind of target that ``text`` names, one of :data:`REGISTRY`.
 
     Raises:
         UsageError: none, or it looks like another kind than the one it would be.
@@ -54,8 +96,8 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
         return _kind_of_path(text, options)
     if scheme == "sqlite":
         raise _only_read(text)
-    if scheme not in kinds or scheme in ("folder", "null"):
-        guess = did_you_mean(scheme, [k for k in kinds if k not in ("folder", "null", "file")])
+    if scheme not in REGISTRY or scheme in ("folder", "null"):
+        guess = did_you_mean(scheme, [k for k in REGISTRY if k not in ("folder", "null", "file")])
         raise UsageError(
             f"{scheme}:// is not a target",
             hint=f"{guess}Targets are a folder (embedded ClickHouse), "

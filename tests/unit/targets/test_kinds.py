@@ -8,10 +8,8 @@ import pytest
 
 from rowfall.core.errors import UsageError
 from rowfall.core.options import Options
-from rowfall.targets import REGISTRY, open_target
+from rowfall.targets import open_target
 from rowfall.targets.kinds import kind_of
-
-KINDS = tuple(REGISTRY)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ def test_what_is_named(
     text: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert kind_of(text, Options(), KINDS) == kind
+    assert kind_of(text, Options()) == kind
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_what_was_meant_otherwise(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").touch()
     with pytest.raises(UsageError) as caught:
-        kind_of(text, Options(), KINDS)
+        kind_of(text, Options())
     assert instead in (caught.value.hint or "")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
@@ -76,11 +74,11 @@ def test_a_folder_that_is_there_is_one(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     for name in ("localhost", "out.xlsx"):
         (tmp_path / name).mkdir()
-        assert kind_of(name, Options(), KINDS) == "folder"
+        assert kind_of(name, Options()) == "folder"
 
 
 def test_a_format_by_name_makes_files_of_any_end() -> None:
-    assert kind_of("out.txt", Options(to_format="CSV"), KINDS) == "file"
+    assert kind_of("out.txt", Options(to_format="CSV")) == "file"
 
 
 @pytest.mark.parametrize("table", ["", " ", "db.", ".t"])
