@@ -22,6 +22,7 @@ from rowfall.core import extras, units, uri
 from rowfall.core.arrow_channel import ArrowChannel
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event, Listener, LoadPlanned, SplitFailed
+from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.results import Failure, LoadError, Report
 from rowfall.core.signals import stopped_by
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 # An option in a hint, with its value; and what does not concern one who only reads.
-_OPTION = regex(r"--([a-z][a-z-]*)[ =]('[^']*'|[\w.:/][\w.:/-]*)")
+_OPTION = regex(r"--([a-z][a-z-]*)[ =]('[^']*'|[\w.:/](?:[\w.:/-]*[\w:/-])?)")
 _INTO_TABLE = regex(r"Load (?:it|all files) (?:into a new table )?with (--table NAME |--widen )?")
 # An engine that is asked to stop is left after a second.
 _END_SECONDS = 5.0
@@ -345,10 +346,12 @@ def _failure(report: Report, first: Failure) -> LoadError:
 
 
 def in_keywords(hint: str) -> str:
-    """Return a hint with keywords in place of the options of commands."""
+    """Return a hint with keywords in place of the options of commands; those of pip stay."""
 
     def keyword(found: re.Match[str]) -> str:
         name, value = found[1].replace("-", "_"), found[2]
+        if name not in Options.__annotations__:
+            return found[0]
         quoted = value[:1] == "'" or value.isdigit() or value.isupper()
         return f"{name}={value if quoted else repr(value)}"
 
