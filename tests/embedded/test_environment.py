@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import rowfall
 from rowfall.core import environment
 from rowfall.decoder.documents import Spec
 from rowfall.decoder.process import DecoderProcess
@@ -60,3 +65,28 @@ def test_what_an_engine_in_memory_writes_is_for_its_user_alone() -> None:
         assert stat.S_IMODE(Path(path).stat().st_mode) == 0o700
     finally:
         engine.close()
+
+
+def test_the_engine_is_of_the_version_that_starts_it(tmp_path: Path) -> None:
+    """Two are in one environment: whichever Python takes, its processes are all of that one."""
+    assert rowfall.__file__
+    other = tmp_path / "other/rowfall"
+    shutil.copytree(Path(rowfall.__file__).parent, other)
+    child, seen = other / "systems/clickhouse/chdb_child.py", tmp_path / "seen"
+    (other / "core/version.py").write_text('__version__ = "9.9.9"\n')
+    child.write_text(f"{child.read_text()}\nprint(__file__, file=open({str(seen)!r}, 'a'))\n")
+    (tmp_path / "in.csv").write_text("id\n1\n2\n")
+    env = {**os.environ, "PYTHONPATH": str(other.parent), "ROWFALL_HOME": str(tmp_path / "home")}
+
+    def said(*words: str) -> str:
+        # -P: what lies in the current folder, a rowfall.py perhaps, is not taken either.
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "rowfall", *words], cwd=tmp_path, env=env, check=True,
+            capture_output=True, text=True,
+        ).stdout  # fmt: skip
+
+    assert said("--version") == "rowfall 9.9.9\n"
+    (tmp_path / "rowfall.py").write_text("raise SystemExit('taken from the current folder')\n")
+    said("load", "in.csv")
+    assert set(seen.read_text().splitlines()) == {str(child)}
+    assert said("query", "SELECT sum(id) FROM `in`", "--format", "CSV") == "3\n"
