@@ -196,8 +196,7 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
         # Which is in none of the lines: one column.
         asked = replace(asked, marks=replace(asked.marks, delimiter=";"))
     best, others = _best(_beginnings(sources), asked)
-    unlike = best.width == 1 or (best.marks.delimiter == " " and best.even < 1)
-    below = _below_report(sources, asked) if unlike else None
+    below = _below_report(sources, best, asked)
     if below is not None:
         asked = below
         best, others = _best(_beginnings(sources), asked)
@@ -287,34 +286,57 @@ def _are_thousands(texts: Sequence[str]) -> bool:
 _SOME_LINES = 100  # the last may be cut: so few are hardly all there is of 256 KiB
 
 
-def _below_report(sources: _Sources, asked: DialectOptions) -> DialectOptions | None:
-    """Return ``asked`` for numbers in columns of blanks below a text that says what they are.
+def _below_report(sources: _Sources, best: _Try, asked: DialectOptions) -> DialectOptions | None:
+    """Return ``asked`` for a table of numbers below a text that says what they are.
 
-    Directly above the numbers a line has to name the columns; a ruler may lie between. None where
-    the files differ, and where lines above look like rows, too: they may be another table.
+    Names stand directly above the numbers, or above a ruler or a blank line; they may be set apart
+    otherwise than the numbers: by two blanks, as some are of several words, or by commas. None
+    where the files differ, and where lines above look like rows, too: they may be another table.
     """
     if asked.fixed or asked.header is not None or asked.columns or asked.lines != LineOptions():
         return None
-    if asked.marks != MarkOptions():
+    mark = best.marks.delimiter
+    strong = best.width > 1 and mark in STRONG
+    if best.width > 1 and best.even == 1 and not any(f.skipped for f in best.files):
         return None
-    found = {_report_end(text, whole=whole) for _, text, whole in sources}
+    if not strong and asked.marks != MarkOptions():
+        return None
+    found = {_report_end(text, mark if strong else " ", whole=whole) for _, text, whole in sources}
     if len(found) != 1 or (end := found.pop()) is None:
         return None
-    skip, ruler = end
+    marks = MarkOptions(" ", comment=end.ruler)
+    if strong:
+        marks = replace(asked.marks, delimiter=mark, comment=end.ruler or asked.marks.comment)
     return replace(
-        asked, marks=MarkOptions(" ", comment=ruler), header=True,
-        lines=replace(asked.lines, skip_lines=skip, blanks="trim"),
+        asked, marks=marks, header=end.header, columns=end.names,
+        lines=replace(asked.lines, skip_lines=end.lines, blanks=None if strong else "trim"),
     )  # fmt: skip
 
 
-def _report_end(text: str, *, whole: bool) -> tuple[int, str] | None:
-    """Return the lines above the names of a table of numbers, and the ruler below those; or None.
+@dataclass(frozen=True, slots=True)
+class _ReportEnd:
+    """The lines above a table of numbers, or above the names that stand there as its rows do.
+
+    Attributes:
+        ruler: the line below these names; "" for none.
+        names: those that are set apart otherwise.
+    """
+
+    lines: int
+    ruler: str = ""
+    header: bool = False
+    names: tuple[str, ...] = ()
+
+
+def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
+    """Return where a table of numbers begins; None where there is none.
 
     The table goes to the end of the text, as do rows that a report has at its end.
     """
-    lines = [line.split() for line in text.split("\n")[: None if whole else -1]]
-    while lines and not lines[-1]:
-        lines.pop()
+    plain = text.split("\n")[: None if whole else -1]
+    while plain and not plain[-1].strip():
+        plain.pop()
+    lines = _split_lines(plain, mark)
     rows = lines[-_LEAST_TABLE:]
     width = len(rows[-1]) if rows else 0
     columns = [*zip(*(row for row in rows if len(row) == width), strict=True)]
@@ -325,19 +347,62 @@ def _report_end(text: str, *, whole: bool) -> tuple[int, str] | None:
     while top and len(lines[top - 1]) == width and _are_typed(lines[top - 1], typed):
         top -= 1
     table = len(lines) - top
-    ruler = ""
+    first, ruler = top, ""
     if top and len(lines[top - 1]) == 1 and _RULER.fullmatch(lines[top - 1][0]):
         top, ruler = top - 1, lines[top - 1][0]
-    above, names = lines[: max(top - 1, 0)], lines[top - 1] if top else []
-    if table < _LEAST_TABLE or not 0 < len(above) <= _JUNK_LINES or len(names) != width:
+    above = lines[: max(top - 1, 0)]
+    # Lines with a label say something of the table: "Sample rate:,10,10".
+    numbers = [
+        len(row) if sum(map(bool, map(kind_of, row))) * 2 >= len(row) > 1
+        and not row[0].endswith(":") else 0
+        for row in above
+    ]  # fmt: skip
+    most = _REPORT_LINES * (2 if table >= len(above) else 1)
+    if not top or len(above) > most or any(a == b != 0 for a, b in pairwise(numbers)):
         return None
-    if len(set(names)) < width or any(map(kind_of, names)):
+    # Below names alone a few rows are a table.
+    if table < (_LEAST_TABLE if any(above) else _LEAST_NAMED) or (mark == " " and table < 2):
         return None
-    numbers = [len(row) if sum(map(bool, map(kind_of, row))) * 2 >= len(row) > 1 else 0
-               for row in above]  # fmt: skip
-    if any(a == b != 0 for a, b in pairwise(numbers)):
-        return None
-    return len(above), ruler
+    if above and _are_names(lines[top - 1], width):
+        return _ReportEnd(top - 1, ruler, header=True)
+    between = next((n for n in range(first - 1, -1, -1) if plain[n].strip()), 0)
+    if ruler or first - between > _BLANK_BELOW:
+        return _ReportEnd(first) if not ruler else None
+    if between < first - 1 and _are_names(lines[between], width):
+        return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))
+    if names := _names_apart(plain[between].rstrip("\r"), mark, width):
+        return _ReportEnd(first, names=names)
+    return _ReportEnd(first) if between < first - 1 else None
+
+
+def _split_lines(lines: Sequence[str], mark: str) -> list[list[str]]:
+    """Return the fields of lines, each by itself."""
+    if mark == " ":
+        return [line.split() for line in lines]
+    found = []
+    for line in lines:
+        with _fields_of(len(line)), suppress(csv.Error):
+            found.append(next(csv.reader([line.rstrip("\r")], delimiter=mark), []))
+            continue
+        found.append([line])
+    return found
+
+
+def _are_names(row: Sequence[str], width: int) -> bool:
+    return len(row) == len(set(row)) == width and all(f.strip() and not kind_of(f) for f in row)
+
+
+def _names_apart(line: str, mark: str, width: int) -> tuple[str, ...]:
+    """Return so many names that are set apart otherwise than numbers by a mark; () for none."""
+    for apart in (r"\s{2,}", r"\t", ",", ";", r"\|", " +"):
+        if apart in (mark, re.escape(mark), f"{mark}+"):
+            continue
+        names = [name.strip().strip('"') for name in re.split(apart, line.strip())]
+        if len(names) == width + 1 and names[0].endswith(":"):
+            del names[0]  # "Data:  y  x"
+        if _are_names(names, width):
+            return tuple(names)
+    return ()
 
 
 def _are_typed(row: Sequence[str], columns: Sequence[int]) -> bool:
@@ -346,6 +411,9 @@ def _are_typed(row: Sequence[str], columns: Sequence[int]) -> bool:
 
 _RULER = regex(r"[*=_+~-]{3,}")
 _LEAST_TABLE = 10  # rows; of fewer a report may show some for each thing that it is about
+_LEAST_NAMED = 3  # rows, where nothing but names stands above them
+_REPORT_LINES = 100  # above a table that is shorter; actigraphs wrote 150 above 20,000 rows
+_BLANK_BELOW = 2  # names stand directly above the numbers, or with one blank line between
 
 
 # --- delimiter and quotes ------------------------------------------------------------------------
@@ -353,7 +421,11 @@ _LEAST_TABLE = 10  # rows; of fewer a report may show some for each thing that i
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """Records that one delimiter makes of the samples, and their score."""
+    """Records that one delimiter makes of the samples, and their score.
+
+    Attributes:
+        apart: lines with runs of blanks or tabs between two words.
+    """
 
     marks: TextMarks
     leads: bool
@@ -363,6 +435,7 @@ class _Try:
     files: tuple[FileRecords, ...]
     trim: bool
     score: float
+    apart: int = 0
 
 
 _Sources = Sequence[tuple[str, str, bool]]
@@ -388,7 +461,8 @@ def _best(sources: _Sources, asked: DialectOptions) -> tuple[_Try, tuple[tuple[s
     useful = [t for t in useful if t.even == 1 and not any(f.skipped for f in t.files)] or useful
     best = max(useful or tries or [single], key=lambda t: t.score)
     if not useful and asked.marks.delimiter is None:
-        best = single if single.width == 1 or not tries else best
+        # What splits nothing is no better than what splits some lines.
+        best = single if single.width == 1 or best.width == 1 or not tries else best
     best = _by_runs(sources, _doubled(sources, best, asked), asked)
     if best.width > 1:
         return best, ()
@@ -406,15 +480,17 @@ def _best(sources: _Sources, asked: DialectOptions) -> tuple[_Try, tuple[tuple[s
 
 
 def _by_runs(sources: _Sources, best: _Try, asked: DialectOptions) -> _Try:
-    """Return the reading by blanks and tabs, where tabs alone leave the header out.
+    """Return the reading by blanks and tabs, where tabs alone leave the header out, or rows.
 
-    Numbers in columns of blanks may have a tab in front of the text at their end.
+    Numbers in columns of blanks may have a tab in front of the text at their end, and words blanks
+    behind their tabs.
     """
-    first = best.files[0].rows[0] if best.files else ()
-    if best.marks.delimiter != "\t" or asked.marks.delimiter is not None:
+    if best.marks.delimiter != "\t" or asked.marks.delimiter is not None or not best.files:
         return best
+    first = best.files[0].rows[0]
     whole = len(first) == best.width and not best.files[0].skipped
-    if whole or any(" " not in row[0] for row in best.files[0].rows[1:9]):
+    tabs = whole or any(" " not in row[0] for row in best.files[0].rows[1:9])
+    if tabs and (best.even == 1 or "  " not in "".join(r[-1] for r in best.files[0].rows[:9])):
         return best
     runs = _try(sources, TextMarks(" ", best.marks.quote, best.marks.escape), asked)
     even = runs.trim and runs.even == 1 and not any(f.skipped for f in runs.files)
@@ -460,6 +536,8 @@ def _tries(
     return tries
 
 
+_LEAST_SPLIT = 10  # lines of as many words; fewer may happen to have
+
 # Digits and hexadecimal digits between colons: times, offsets, ratios, scores, addresses.
 _COLONS = regex(r"[-+]?[\dA-Fa-f.%]{0,6}")
 
@@ -477,12 +555,16 @@ def _splits(found: _Try) -> bool:
         len(first) == found.width and all(f.strip() and not kind_of(f) for f in first)
         and bool(body_of(found.files, found.width))
     )  # fmt: skip
+    count = sum(len(file.rows) for file in found.files)
+    even = found.even == 1 and count >= _LEAST_SPLIT
     if found.width == 2:
-        return typed == 1 and found.marks.delimiter == " "
+        apart = even and found.trim and found.apart * 2 > count
+        return (typed == 1 or apart) and found.marks.delimiter == " "
     if found.marks.delimiter == ":" and not named:
         numbers = sum(all(map(_COLONS.fullmatch, row)) for row in rows)
-        return typed >= 0.5 and numbers * 2 < len(rows)
-    return typed >= 0.5
+        return (typed >= 0.5 or (even and typed > 0)) and numbers * 2 < len(rows)
+    # Sentences have not all as many words, and no column of numbers.
+    return typed >= 0.5 or (even and typed > 0 and (named or found.marks.delimiter == " "))
 
 
 def _beginnings(sources: _Sources) -> list[tuple[str, str, bool]]:
@@ -614,7 +696,11 @@ def _try(sources: _Sources, marks: TextMarks, asked: DialectOptions) -> _Try:
     elif escape == "\\" and quote:
         score += 1 if _escapes(sources, mark) else -2
     marks = replace(marks, comment=comment)
-    return _Try(marks, leads, width, even, ends, tuple(files), trim, score)
+    apart = sum(len(_APART.findall(text)) for _, text, _ in sources) if trim and width == 2 else 0
+    return _Try(marks, leads, width, even, ends, tuple(files), trim, score, apart)
+
+
+_APART = regex(r"^[ \t]*\S+(?:[ \t]{2,}|\t)\S+[ \t]*\r?$", re.M)
 
 
 def _are_runs(
@@ -967,7 +1053,10 @@ def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
     for n, column in enumerate(zip(*rows, strict=True)):
         values = dict.fromkeys(map(str.strip, column))
         held = tuple(v for v in values if v in NULL_WORDS and v != "\\N")
-        if held and kind(values, found.marks.delimiter) not in ("", "?"):
+        own = kind(values, found.marks.delimiter) if held else ""
+        if own == "?":  # nothing else in these rows: those below them may show what it is
+            own = kind(_column_of(found, n), found.marks.delimiter)
+        if held and own not in ("", "?"):
             words.append((n, held))
     return replace(
         found,
@@ -983,6 +1072,12 @@ def _named(found: FoundDialect, asked: DialectOptions) -> FoundDialect:
         and asked.marks.delimiter is None
         and found.width > 1,
     )
+
+
+def _column_of(found: FoundDialect, number: int) -> list[str]:
+    """Return the values of a column below the first line, of all rows that were looked at."""
+    rows = (row for file in found.files for row in file.rows[1:])
+    return [row[number] for row in rows if len(row) == found.width]
 
 
 def _ends_empty(found: FoundDialect) -> bool:

@@ -171,6 +171,8 @@ def _differing(
     rows = max(c.rows for c in columns)
     if index and len(alike) > 2 and _rises([c.first for c in alike]):
         apart = list(alike)  # what tables of two keys have at their top
+    if len(alike) > 2 and _are_codes(alike):
+        apart = list(alike)
     if any(map(_shaped_alike, columns)) and not index:
         return False, _NO, False
     if len(apart) == len(alike):
@@ -216,6 +218,17 @@ def _stands_apart(column: _Column) -> bool:
     if _is_year(column.first):
         return sum(map(_is_year, values)) * 2 <= len(values)
     return len(numbers) > 1 and not low - (high - low) <= first <= high + (high - low)
+
+
+def _are_codes(columns: Sequence[_Column]) -> bool:
+    """Tell whether integers that rise stand above columns of fractions alone: codes, depths."""
+    first = [c.first.strip() for c in columns]
+    values = [v for c in columns for v in c.values if v and v not in NULL_WORDS]
+    whole = all(f.isdecimal() for f in first) and _rises(first)
+    return whole and len(values) >= _FRACTIONS and all("." in v for v in values)
+
+
+_FRACTIONS = 20  # values: of a few rows none may happen to be whole
 
 
 def _rises(numbers: Sequence[str]) -> bool:

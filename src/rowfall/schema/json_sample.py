@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,10 +14,12 @@ from rowfall.core.errors import DataError, RowfallError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.load_command import quoted
 from rowfall.core.model import Encoding
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, Relate, RunSelect, WantedFacts
+from rowfall.schema.text import marked_values
 from rowfall.schema.text.records import lines_relation
 from rowfall.schema.text.text_facts import object_texts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE
@@ -211,6 +215,34 @@ def as_text(objects: Sequence[str]) -> Relate:
         return SqlText.of(f"format(JSONEachRow, {columns}{text})")
 
     return relation
+
+
+def of_zoned_times(objects: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the note about texts that are times with an offset from UTC, which stay text."""
+    if not any(map(_ZONED.search, objects[:_FIRST])):
+        return
+    held: dict[str, Counter[str]] = {name: Counter() for name in names}
+    empty: set[str] = set()
+    for line in objects[:_FOR_TIMES]:
+        found = json.loads(line)
+        for name, value in found.items() if isinstance(found, dict) else ():
+            if isinstance(value, str) and value and name in held:
+                held[name][value] += 1
+            else:
+                empty.add(name)
+    kinds = {name: marked_values.spelled_kind(own) for name, own in held.items() if own}
+    sqls = {
+        name: marked_values.spelled_reading(name, kind, empty=name in empty)
+        for name, kind in kinds.items()
+        if kind and all(marked_values.spelled(value) == kind for value in held[name])
+    }
+    for said in marked_values.of_readings({name: [own] for name, own in sqls.items()}):
+        yield UNSURE, said.text
+        yield from [(OTHERWISE, said.flags)] if said.flags is not None else []
+
+
+_ZONED = regex(r'"\d{4}-\d\d-\d\d[T ][\d:.]{5,} ?[-+]\d\d')
+_FIRST, _FOR_TIMES = 20, 1000  # objects: whether there is such a time, and whether all are
 
 
 def of_same_letters(

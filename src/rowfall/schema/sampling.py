@@ -295,6 +295,8 @@ class _Sampler:
             notes = ((UNSURE, around),) if around else ()
             if not self.wanted.names:
                 notes += tuple(json_sample.of_same_letters(objects, columns))
+                texts = [c.name for c in columns if not c.declared.nested]
+                notes += tuple(json_sample.of_zoned_times(objects, texts))
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(source, splits, encoding, ()) if read == splits else ""

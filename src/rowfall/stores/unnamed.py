@@ -20,6 +20,8 @@ from rowfall.stores.boxes import box_in
 
 LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
 _LEAST_EVEN = 0.9  # of the lines of a table have as many fields as most
+_HALF_EVEN = 0.5  # of rows between tabs, below comments: others end before the last column
+_LEAST_ROWS, _FEW = 8, 2  # rows and fields below comments that are no document, whatever they hold
 _MOST_WORDS = 3  # of a line of one column: more is a sentence
 _SHORT = 60  # characters of such a line
 
@@ -62,24 +64,32 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
         if plain.lstrip()[:2].rstrip() in ("{", "[", '{"', "[{"):
             return "JSONEachRow"  # over several lines
     found = sniff([TextSample(name, text, whole)])
+    strong = found.marks.delimiter in (*STRONG, *PAIRS)
+    count = sum(len(file.rows) for file in found.files)
     commented = (
-        # Comments, or a line of names behind one, above rows with types.
+        # Comments, or a line of names behind one, above rows with types, or rows that a delimiter
+        # splits alike.
         (found.marks.comment == "#" or plain.startswith("#"))
         and found.width > 1
-        and found.even >= _LEAST_EVEN
-        and _has_types(found)
+        and (
+            ((found.even >= _LEAST_EVEN or _lacks_ends(found)) and _has_types(found))
+            or (found.even == 1 and strong and found.width > _FEW and count >= _LEAST_ROWS)
+        )
     )
     if what := _is_markdown_table(plain.splitlines()[:200]):
         raise _no_table(name, what)
     if not commented and (what := _is_document(plain.splitlines()[:200])):
         raise _no_table(name, what)
     marks = (*STRONG, *PAIRS)
-    if found.width > 1 and (found.even >= _LEAST_EVEN or found.short):
+    if found.width > 1 and (found.even >= _LEAST_EVEN or found.short or _lacks_ends(found)):
         if _is_prose(found):
             raise _no_table(name, "its lines look like sentences")
         if found.marks.delimiter in marks or not found.bare:
             return "TSV" if found.marks.delimiter == "\t" and found.marks.quote == '"' else "CSV"
-        if found.sure:
+        # Runs of blanks that divide each of the lines alike are hardly those of sentences.
+        if found.sure or (
+            found.trim and found.even == 1 and count >= _LEAST_ROWS and found.width == _FEW
+        ):
             return "CSV"
     rows = [row for file in found.files for row in file.rows]
     lines = [" ".join(row) for row in rows]
@@ -95,6 +105,13 @@ def _has_types(found: FoundDialect) -> bool:
     return any(
         kind(column, found.marks.delimiter) not in ("", "?") for column in zip(*rows, strict=True)
     )
+
+
+def _lacks_ends(found: FoundDialect) -> bool:
+    """Tell whether rows between tabs, below comments, end before the last column or at it."""
+    sizes = {len(row) for file in found.files for row in file.rows}
+    tabs = found.marks.delimiter == "\t" and found.marks.comment == "#"
+    return tabs and found.even >= _HALF_EVEN and sizes == {found.width - 1, found.width}
 
 
 def _is_prose(found: FoundDialect) -> bool:

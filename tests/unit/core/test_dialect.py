@@ -383,7 +383,8 @@ NUMBERS = "".join(f" {n}   {n}.5   0.25\n" for n in range(1, 13))
         ("Station: Hamburg\n", "N t t\n", 0),
         ("Station: Hamburg\n", "N t\n", 0),
         ("Table 1\n" + NUMBERS.replace(" ", "  ") + "\nTable 2\n", "N t p\n", 0),  # of two tables
-        ("a line of the text\n" * 60, "N t p\n", 0),
+        ("Certified on some day: 1\n" * 60, "N t p\n", 60),
+        ("Certified on some day: 1\n" * 120, "N t p\n", 0),  # of so few rows
     ],
 )
 def test_numbers_below_a_text_and_names(above: str, names: str, skip: int) -> None:
@@ -394,6 +395,72 @@ def test_numbers_below_a_text_and_names(above: str, names: str, skip: int) -> No
         assert {len(row) for row in shown.files[0].rows} == {3}
     for other in (NUMBERS + "end of the report, by hand\n", NUMBERS[: len(NUMBERS) // 2]):
         assert found(above + names + other).names != ("N", "t", "p")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "skip"),
+    [
+        ("Spread at 150 nm, of all\nRel pixel   0.1x0.03   6x0.2\n" + NUMBERS,
+         ("Rel pixel", "0.1x0.03", "6x0.2"), 2),  # names of two words
+        ("Data:  y  x  z\n" + NUMBERS, ("y", "x", "z"), 1),
+        ("a b c\n\n" + NUMBERS.replace("   ", "\t").replace(" ", ""), ("a", "b", "c"), 2),
+        ("pixel,1A,2A\n1\t2.5\t3.5\n2\t2.5\t1\n3\t0\t1\n", ("pixel", "1A", "2A"), 1),
+        ("A B\n1\t7\n3\t4\n4\t2\n", ("A", "B"), 1),
+        ('"Export"\n"Name:","x"\n\n"n","d","w"\n\n' + '"1","2024-01-05","a"\n' * 12,
+         ("n", "d", "w"), 5),
+        ("A B C\n1\t7\n3\t4\n4\t2\n", ("c1", "c2"), 1),  # another number of names
+        ("Start: 2024\n\nName:,X,Y\nRate:,10,10\nBits:,8,8\n\n"
+         + NUMBERS.replace("   ", ","), ("c1", "c2", "c3"), 6),
+        ("Start: 2024\n\nName:,X,Y\nRate:,10,10\n\nd,X,Y\n"
+         + NUMBERS.replace("   ", ","), ("d", "X", "Y"), 5),
+        ("Start: 2024\nName,X,Y\n1,10,10\n1,8,8\n\n" + NUMBERS.replace("   ", ","),
+         ("Name", "X", "Y"), 1),  # another table
+    ],
+)  # fmt: skip
+def test_names_set_apart_otherwise_and_lines_above_rows(
+    text: str, names: tuple[str, ...], skip: int
+) -> None:
+    shown = found(text)
+    assert shown.names == names
+    assert shown.skip_lines == skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "width"),
+    [
+        (["Hydrogen  H 1", "Helium  He  2", "Lithium Li  3"] * 4, 3),
+        (["Hydrogen  H 1", "Helium  He  2", "Lithium Li  3"], 1),  # few lines
+        (["dark-red\t  ff0000", "black\t\t 000000", "pale-red  ff0101"] * 4, 2),
+        (["New York", "Los Angeles", "San Francisco"] * 4, 1),
+        (["in the year 1", "at the end 2", "by the sea, 3"] * 4 + ["of it 3"], 1),
+        (["city:state:n", *["Ulm:BW:5", "Bonn:NW:6", "Kiel:SH:7"] * 4], 3),
+        (["16:9", "4:3", "21:9", "1:1"] * 4, 1),
+    ],
+)
+def test_lines_of_as_many_words_are_rows(lines: list[str], width: int) -> None:
+    assert found("\n".join(lines) + "\n").width == width
+
+
+def test_a_column_that_holds_nothing_at_first_shows_its_words_for_null() -> None:
+    rows = [f"{n},NA\n" for n in range(600)] + [f"{n},2024-01-0{n % 9 + 1}\n" for n in range(20)]
+    assert found("x,y\n" + "".join(rows)).null_words == ((1, ("NA",)),)
+    rows[-1] = "1,word\n"
+    assert found("x,y\n" + "".join(rows)).null_words == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "value", "header"),
+    [
+        ("ts,00,10,11,20", "1.5", True),
+        ("ts,00,10,11,20", "1", False),
+        ("ts,20,10,11,00", "1.5", False),
+        ("ts,1.5,1.6,1.7,1.8", "1.5", False),
+    ],
+)
+def test_codes_above_fractions_are_names(names: str, value: str, header: bool) -> None:
+    rows = [f"2024-01-0{n},{n}{value},2{n}{value},3{n}{value},4{n}{value}\n" for n in range(1, 9)]
+    shown = found(names + "\n" + "".join(rows))
+    assert shown.header is header
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,12 @@ from rowfall.stores.unnamed import format_of
         ("#\n# by hand\n#\n  1.5   20\n 10.5    3\n", "CSV"),
         ("## a list\n#code\tn\nx\t1\ny\t2\n", "TSV"),
         ("a,b,c\n1,2\n3,4\n", "CSV"),
+        ("# data sets, by hand\n" + '"abc","labour, in all","n=427"\n' * 8, "CSV"),
+        ("# name\tport\n" + "tcp\t1/tcp\t0.5\t# of it\n" * 8 + "x\t2/tcp\t0.1\n" * 4, "TSV"),
+        (
+            "".join(f"red{n}x\t\t   ff{n:02}ff\npale-red{n}x   ee{n:02}ff\n" for n in range(9)),
+            "CSV",
+        ),
     ],
 )
 def test_tables(text: str, format_: str) -> None:
@@ -50,6 +56,8 @@ def test_tables(text: str, format_: str) -> None:
         ("[core]\na = 1\n", "settings"),
         ("The quick fox jumped over, and so on.\nThen it went home, alone.\n", "sentences"),
         ("This is a letter to somebody far away\nwho does not answer it at all\n", "no delimiter"),
+        ("# Title\n" + "One, two, three.\nFour, five.\n" * 5, "Markdown"),
+        ("# Title\n" + "Words, and more, of it.\n" * 3, "Markdown"),
         ("a\x00b\x02\x03\x04\n" * 9, "not text"),
     ],
 )  # fmt: skip

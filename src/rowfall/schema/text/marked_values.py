@@ -12,8 +12,9 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, time, timedelta
 from functools import partial
+from itertools import pairwise
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
@@ -144,16 +145,16 @@ def suggest(
         for i, (one, other) in unlike.items()
     ]
     plain -= {*unlike}
-    spelled = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
-    for i in plain - set(spelled):
+    kinds = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
+    for i in plain - set(kinds):
         value = _exception(columns[i])
         odd[i] = value if value != known[i].strip() else None
-    for i, kind in spelled.items():
+    for i, kind in kinds.items():
         (values,) = _columns([(row[i],) for row in every], 1, ())
-        odd[i] = next((value for value in values if _spelled(value) != kind), None)
-    ways |= {i: [_spelled_reading(names[i], kind, empty=_empty(every, i))]
-             for i, kind in spelled.items() if odd[i] is None}  # fmt: skip
-    said += _of_readings({names[i]: ways[i] for i in sorted(ways)})
+        odd[i] = next((value for value in values if spelled(value) != kind), None)
+    ways |= {i: [spelled_reading(names[i], kind, empty=_empty(every, i))]
+             for i, kind in kinds.items() if odd[i] is None}  # fmt: skip
+    said += of_readings({names[i]: ways[i] for i in sorted(ways)})
     left = [f'{names[i]} for "{value}"' for i, value in sorted(odd.items()) if value is not None]
     if left:
         said.append(Suggestion(
@@ -228,7 +229,7 @@ def _odd_readings(name: str, own: _OddValues) -> list[str]:
     return [odd_dates.unless_empty(column, read, own.empty) for read in made]
 
 
-def _of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
+def of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
     """Return what is to be said about columns that SQL reads, by the ways in which each may be."""
     found = []
     if sure := {name: reads[0] for name, reads in made.items() if len(reads) == 1}:
@@ -283,9 +284,10 @@ _MONTH = (
     "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february|march|april|june|july|"
     "august|september|october|november|december)"
 )
-_OF_DAY = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
+_OF_DAY = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?"
 _ZONE = r"(?:[-+](?:0\d|1[0-4])(?::?[0-5]\d)?|UTC|GMT)"
 _WITH_ZONE = regex(rf"(\d{{4}})-(\d\d)-(\d\d)[ T]{_OF_DAY} ?(?:{_ZONE}|Z)", re.I)
+_NAMED_ZONE = regex(r" ?\[[A-Za-z_/+-]+\]\Z")  # as Java writes it behind the offset
 _WITH_MONTH = regex(
     rf"(?:(?:mon|tue|wed|thu|fri|sat|sun), )?(\d{{1,2}})[- ]{_MONTH}[- ](\d{{4}})"
     rf"(?:[ T]({_OF_DAY})(?: ?[ap]m)?(?: {_ZONE})?)?",
@@ -300,15 +302,20 @@ _MONTH_FIRST = regex(rf"{_MONTH} (\d{{1,2}}),? (\d{{4}})(?: ({_OF_DAY})(?: ?[ap]
 
 def spelled_kind(values: Counter[str]) -> str:
     """Return whether most values are days or times with a zone or the name of a month."""
-    kind = _spelled(next(iter(values)))
-    if not kind or not _most(values, lambda value: _spelled(value) == kind):
+    kind = spelled(next(iter(values)))
+    if not kind or not _most(values, lambda value: spelled(value) == kind):
         return ""
     # Times that end in Z, all of them, are read as they are.
     return kind if any(value_class([value]) == "text" for value in values) else ""
 
 
-def _spelled(value: str) -> str:
-    """Return "day", or "time", of a value with a zone or the name of a month; "" of others."""
+def spelled(value: str) -> str:
+    """Return "day", or "time", of a value with a zone or the name of a month; "" of others.
+
+    Of one with the name of its zone behind the offset "zoned".
+    """
+    if value.endswith("]") and (found := _WITH_ZONE.fullmatch(_NAMED_ZONE.sub("", value))):
+        return "zoned"
     if found := _WITH_ZONE.fullmatch(value):
         year, month, day, timed = found[1], int(found[2]), found[3], True
     elif value.upper() == value.lower():
@@ -330,10 +337,12 @@ def _number_of(month: str) -> int:
     return _MONTHS.index(month[:3].lower()) + 1
 
 
-def _spelled_reading(name: str, kind: str, *, empty: bool) -> str:
+def spelled_reading(name: str, kind: str, *, empty: bool) -> str:
     """Return SQL that parses a column, by its kind and whether it has empty values."""
     column = sql.bare_name(name)
     value = f"nullIf({column}, '')" if empty else column
+    if kind == "zoned":
+        value = f"trim(splitByChar('[', {value})[1])"
     read = f"parseDateTime64BestEffort({value}, 6, 'UTC')"
     return f"toDate32({read})" if kind == "day" else read
 
@@ -407,6 +416,12 @@ def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     columns = _columns(rows, len(names), ())
     orders, dates = _orders_of(columns)
+    if len(orders) > 1:
+        steady = [
+            order for order in orders
+            if dates and all(_goes_on([row[i] for row in rows], order) for i in dates)
+        ]  # fmt: skip
+        orders = steady if len(steady) == 1 else []
     if len(orders) != 1:
         return ""
     for i in dates:
@@ -415,6 +430,32 @@ def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             return ""
     rest = [own for i, own in enumerate(columns) if i not in dates]
     return "" if _orders_of(rest)[1] else orders[0]
+
+
+def _goes_on(values: Sequence[str], order: str) -> bool:
+    """Tell whether times follow each other within an hour by an order, over midnight, too.
+
+    A logger has written them; by another order each midnight would be one of a month. Days alone
+    may be the first ones of months.
+    """
+    times: list[datetime] = []
+    for value in values:
+        found = _PARTS.match(value.strip())
+        day, clock = _date_and_time(value.strip())
+        if found is None or not _is_date(day, order) or not clock:
+            return False
+        parts = dict(zip(order, (found[1], found[3], found[4]), strict=True))
+        try:
+            own = date(int(parts["y"]), int(parts["m"]), int(parts["d"]))
+            times.append(datetime.combine(own, time.fromisoformat(clock)))
+        except ValueError:
+            return False
+    steps = {b - a for a, b in pairwise(times)}
+    nights = sum(a.date() != b.date() for a, b in pairwise(times))
+    return nights > 0 and timedelta(0) <= min(steps) <= max(steps) <= _STEP
+
+
+_STEP = timedelta(hours=1)
 
 
 def at_utc(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ whose parts have a sign behind them, as in China, Japan and Korea.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -16,6 +17,8 @@ from rowfall.core.load_command import quoted
 from rowfall.core.patterns import regex
 
 _SHORT = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{1,2})(?: (\d{1,2}:\d\d(?::\d\d)?)( [AP]M)?)?")
+_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_SHORT_NAMED = regex(rf"(\d{{1,2}})([-/ ])({'|'.join(_NAMES)})([-/ ])(\d\d)", re.I)
 _DAY = r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})"
 _LONG, _LONG_DAY = regex(rf"{_DAY}(?:[ T].*)?"), regex(_DAY)
 _SIGNED = regex(r"(\d{4})(年|년)( ?)(\d{1,2})(月|월)( ?)(\d{1,2})(日|일)")
@@ -30,6 +33,8 @@ def short_years(values: Counter[str]) -> dict[str, str]:
 
     {} where a value is no date with a year of two digits, or where their marks or times differ.
     """
+    if named := _with_month(values):
+        return {"dmy": named}
     found = [_SHORT.fullmatch(value) for value in values]
     if len(found) < _LEAST or not all(found):
         return {}
@@ -53,6 +58,23 @@ def short_years(values: Counter[str]) -> dict[str, str]:
     if mark != "-" and len(found_orders) > 1:
         found_orders.pop("ymd", None)  # 15/04/23 is nobody's year 2015
     return found_orders
+
+
+def _with_month(values: Counter[str]) -> str:
+    """Return the format of dates such as 5-Jan-09; "" for other values."""
+    found = [_SHORT_NAMED.fullmatch(value) for value in values]
+    if len(found) < _LEAST or not all(found):
+        return ""
+    parts = [m.groups() for m in found if m]
+    marks = {(own[1], own[3]) for own in parts}
+    months = [str(_NAMES.index(own[2].lower()) + 1) for own in parts]
+    days = all(_is_date(f"20{own[4]}", month, own[0])
+               for own, month in zip(parts, months, strict=True))  # fmt: skip
+    if len(marks) > 1 or not days:
+        return ""
+    first, second = marks.pop()
+    code = "%d" if all(len(own[0]) == len("00") for own in parts) else "%e"
+    return f"{code}{first}%b{second}%y"
 
 
 def _are_padded(parts: Sequence[Sequence[str]]) -> bool:

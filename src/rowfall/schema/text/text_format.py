@@ -204,6 +204,7 @@ def find_text_format(
         # which takes all that follows for one value.
         name = "stdin" if source.text == "-" else source.text
         _check_closed(name, samples, found, asked)
+    _check_above(found, samples, asked)
     check_width(splits, columns_of(found), asked.most_columns)
     if asked.columns and len(asked.columns) != columns_of(found):
         raise UsageError(
@@ -271,7 +272,12 @@ def find_text_format(
         dialect = replace(encoding.dialect, dates=((-1, order),))
         encoding = replace(encoding, dialect=dialect)
     nulls = (encoding.dialect or Dialect()).nulls
-    classes = [value_class([row[n] for row in body[:512]], nulls) for n in range(len(found.names))]
+    classes = [
+        # A column may hold nothing in its first rows.
+        value_class([row[n] for row in body[:512]], nulls)
+        or value_class([row[n] for row in body], nulls)
+        for n in range(len(found.names))
+    ]
     narrow = [row[: len(found.names)] for row in body]
     marked = marked_values.find_columns(encoding, found.names, narrow)
     if order and marked.dialect is not None:
@@ -428,6 +434,34 @@ def _check_closed(
             at = text.find(quote, end + 1)
 
 
+def _check_above(found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions) -> None:
+    """Check that the line which is taken for the names has more than one field where rows have.
+
+    Raises:
+        UsageError: it has not: there are more lines above the table than are left out.
+    """
+    first = found.files[0].rows
+    if asked.lines.skip_lines is not None or asked.header is not None or asked.columns:
+        return
+    if found.width < _LEAST_ABOVE or len(first[0]) > 1 or asked.lines.short_rows == "null":
+        return
+    lines = charsets.decode(samples[0].data, found.charset).split("\n")
+    last = max((n for n, row in enumerate(first[:_HEAD]) if len(row) != found.width), default=0)
+    hint = "Take the lines above the table out of the file."
+    if last + 1 < len(first):
+        row = first[last + 1]
+        at = next((n for n, line in enumerate(lines)
+                   if all(field in line for field in row) and line.strip()), None)  # fmt: skip
+        if at is not None and _reads(samples, _skipping(asked, at), found.width):
+            hint = f"--skip-lines {at} reads what stands below them."
+    what = f"begins with lines of one field, most of its lines have {found.width}"
+    raise UsageError(f"{found.files[0].uri} {what}", hint=hint)
+
+
+_LEAST_ABOVE = 3  # fields; of two, a line may well lack one
+_HEAD = 400  # records among which the last one of the lines above is looked for
+
+
 def check_width(splits: Sequence[Split], count: int, most: int) -> None:
     """Check that a file has no more columns than it may.
 
@@ -532,6 +566,8 @@ def _notes(
         # In front of the rows it is a comment, among them it may be a row that is not whole.
         subject = "comment" if mark == "#" and found.leads else UNSURE
         why = f"lines that begin with {mark} are left out"
+        if parts := _parts(found, samples):
+            subject, why = UNSURE, f"{why}, {parts} of them between rows, which may name parts"
         filled = {
             "--comment none": asked.lines.short_rows,
             "--comment none --short-rows null": "null",
@@ -571,7 +607,17 @@ def _notes(
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
         yield OTHERWISE, "--delimiter comma"
     if found.why == BELOW_REPORT:
-        yield "names", f"the {found.skip_lines} lines above the names are left out"
+        count = f"{found.skip_lines} lines" if found.skip_lines > 1 else "line"
+        if found.header or found.names[:1] == ("c1",):
+            which, are = (
+                "names" if found.header else "rows",
+                "are" if found.skip_lines > 1 else "is",
+            )
+            yield "names", f"the {count} above the {which} {are} left out"
+        elif found.skip_lines == 1:
+            yield "names", "the line above the rows names the columns"
+        else:
+            yield "names", f"the last of the {count} above the rows names the columns"
     yield from _longer_rows(found, asked, samples)
     yield from _lines_about(found, asked, samples)
     if found.blank_lines and asked.lines.blank_lines is None:
@@ -597,6 +643,17 @@ def _notes(
     if renamed and not asked.columns:
         listed = ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
         yield "names", f"columns whose name is empty or stands twice get one: {listed}"
+
+
+def _parts(found: FoundDialect, samples: Sequence[TextSample]) -> int:
+    """Return the number of places between rows where comments stand; 0 of fewer than two."""
+    mark, most = found.marks.comment, 0
+    for sample in samples:
+        lines = charsets.decode(sample.data, found.charset).split("\n")
+        marked = [line.startswith(mark) for line in lines if line.strip()]
+        ends = sum(a and not b for a, b in pairwise(marked))
+        most = max(most, ends - (bool(marked) and marked[0]))
+    return most if most > 1 else 0
 
 
 def _odd_rows(found: FoundDialect, asked: DialectOptions) -> int:
@@ -780,7 +837,7 @@ def _rewritten(
     uri = found.files[0].uri
     if found.charset != (encoding.dialect or Dialect()).charset:
         raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
-    if found.titles and asked.lines.skip_lines is None:
+    if found.titles and asked.lines.skip_lines is None and found.why != BELOW_REPORT:
         counts = {f.skipped for f in found.files}
         if len(counts) > 1 or not found.header:
             raise UsageError(
@@ -1138,9 +1195,9 @@ def _has_quoted_columns(data: bytes) -> bool:
 
     A quote elsewhere is a letter, and a backslash then an escape of TSV.
     """
-    if b'"' not in data or b"\\" in data:
+    if b'"' not in data or b'\\"' in data or b'"\\' in data:
         return False
-    if _are_wide_in_quotes(data):
+    if b"\\" not in data and _are_wide_in_quotes(data):
         return True
     lines = data.split(b"\n", _QUOTED_LINES + 1)[:_QUOTED_LINES]
     head, *rows = [line.rstrip(b"\r").split(b"\t") for line in lines if line.strip()] or [[]]
