@@ -351,6 +351,8 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
     if top and len(lines[top - 1]) == 1 and _RULER.fullmatch(lines[top - 1][0]):
         top, ruler = top - 1, lines[top - 1][0]
     above = lines[: max(top - 1, 0)]
+    if all(line.startswith(COMMENTS) for line in plain[:first] if line.strip()):
+        return None  # they are comments, one of which may hold the names
     # Lines with a label say something of the table: "Sample rate:,10,10".
     numbers = [
         len(row) if sum(map(bool, map(kind_of, row))) * 2 >= len(row) > 1
@@ -366,7 +368,7 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
     if above and _are_names(lines[top - 1], width):
         return _ReportEnd(top - 1, ruler, header=True)
     between = next((n for n in range(first - 1, -1, -1) if plain[n].strip()), 0)
-    if ruler or first - between > _BLANK_BELOW:
+    if ruler or first - between > _BLANK_BELOW or plain[between].startswith(COMMENTS):
         return _ReportEnd(first) if not ruler else None
     if between < first - 1 and _are_names(lines[between], width):
         return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))

@@ -321,6 +321,8 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
     filled = [f.strip() for f in first if f.strip()]
     if any(len(f) > 60 or f.count(" ") > 6 for f in first):
         return False, _NO, False
+    if _marked_alike(columns[0]):
+        return False, "the first line is written like those below", False
     again = sum(map(_repeats, columns))
     counted = _counts_letters(filled)
     points = _points(columns) + 2 * index + 2 * counted * len(columns)
@@ -339,6 +341,13 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
     if points >= 1.5 and share >= 0.4:
         return True, _MAYBE, share >= 1 and not again
     return False, _NO, False
+
+
+def _marked_alike(column: _Column) -> bool:
+    """Tell whether a first field begins with a sign, as others below it do: ``@title``."""
+    sign = column.first.strip()[:1]
+    marked = bool(sign) and not sign.isalnum() and sign not in "_#\"'"
+    return marked and any(value[:1] == sign for value in column.values)
 
 
 def _alone_has_capital(column: _Column) -> bool:

@@ -18,7 +18,8 @@ from rowfall.core.patterns import regex
 from rowfall.core.value_kinds import kind
 from rowfall.stores.boxes import box_in
 
-LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
+LINES = "--format LineAsString loads each line as it is."
+TABLE = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
 _LEAST_EVEN = 0.9  # of the lines of a table have as many fields as most
 _HALF_EVEN = 0.5  # of rows between tabs, below comments: others end before the last column
 _LEAST_ROWS, _FEW = 8, 2  # rows and fields below comments that are no document, whatever they hold
@@ -73,17 +74,24 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
         and found.width > 1
         and (
             ((found.even >= _LEAST_EVEN or _lacks_ends(found)) and _has_types(found))
-            or (found.even == 1 and strong and found.width > _FEW and count >= _LEAST_ROWS)
+            # Sentences have commas, but no other delimiter in each line.
+            or (
+                found.even == 1
+                and strong
+                and count >= _LEAST_ROWS
+                and (found.width > _FEW or found.marks.delimiter != ",")
+            )
         )
     )
+    hint = TABLE if found.even == 1 and not found.blank_lines and not found.titles else LINES
     if what := _is_markdown_table(plain.splitlines()[:200]):
-        raise _no_table(name, what)
+        raise _no_table(name, what, hint)
     if not commented and (what := _is_document(plain.splitlines()[:200])):
-        raise _no_table(name, what)
+        raise _no_table(name, what, hint)
     marks = (*STRONG, *PAIRS)
     if found.width > 1 and (found.even >= _LEAST_EVEN or found.short or _lacks_ends(found)):
         if _is_prose(found):
-            raise _no_table(name, "its lines look like sentences")
+            raise _no_table(name, "its lines look like sentences", hint)
         if found.marks.delimiter in marks or not found.bare:
             return "TSV" if found.marks.delimiter == "\t" and found.marks.quote == '"' else "CSV"
         # Runs of blanks that divide each of the lines alike are hardly those of sentences.
@@ -96,7 +104,7 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
     strong = any(mark in marks for mark, _ in found.others)
     if found.width == 1 and rows and not strong and all(map(_is_value, lines)):
         return "CSV"
-    raise _no_table(name, "no delimiter splits its lines into fields")
+    raise _no_table(name, "no delimiter splits its lines into fields", hint)
 
 
 def _has_types(found: FoundDialect) -> bool:
@@ -154,7 +162,7 @@ def _is_markdown_table(lines: list[str]) -> str:
     return "it holds a table of Markdown" if any(map(_RULE.match, lines)) else ""
 
 
-def _no_table(name: str, why: str) -> UsageError:
+def _no_table(name: str, why: str, hint: str) -> UsageError:
     return UsageError(
-        f"{name} does not end with the extension of a known format, and {why}", hint=LINES
+        f"{name} does not end with the extension of a known format, and {why}", hint=hint
     )

@@ -351,6 +351,7 @@ def test_records_of_a_megabyte_are_rows() -> None:
         (",0\n1,269\n1,321\n2,585\n", False),
         ("Orth,Phon\n" + "".join(f"{c},{c}{c}\n" for c in "abcdefghij"), True),
         ("Orth,Phon\na,b\nc,d\n", False),
+        ("@title,table of it\n@version,v1\n" + "word,x of it\n" * 9, False),
     ],
 )
 def test_names_that_differ_from_all_values(text: str, header: bool) -> None:
@@ -408,6 +409,7 @@ def test_numbers_below_a_text_and_names(above: str, names: str, skip: int) -> No
         ("A B\n1\t7\n3\t4\n4\t2\n", ("A", "B"), 1),
         ('"Export"\n"Name:","x"\n\n"n","d","w"\n\n' + '"1","2024-01-05","a"\n' * 12,
          ("n", "d", "w"), 5),
+        ("# of it all\n#\n# WAVE FLUX\n# nm   m/s\n" + "800.0 5.25e-14\n" * 12, ("c1", "c2"), 4),
         ("A B C\n1\t7\n3\t4\n4\t2\n", ("c1", "c2"), 1),  # another number of names
         ("Start: 2024\n\nName:,X,Y\nRate:,10,10\nBits:,8,8\n\n"
          + NUMBERS.replace("   ", ","), ("c1", "c2", "c3"), 6),

@@ -28,6 +28,7 @@ from rowfall.stores.unnamed import format_of
         ("## a list\n#code\tn\nx\t1\ny\t2\n", "TSV"),
         ("a,b,c\n1,2\n3,4\n", "CSV"),
         ("# data sets, by hand\n" + '"abc","labour, in all","n=427"\n' * 8, "CSV"),
+        ("# Widths, of 2022\n" + "0020..0021;Na    # Zs [2] SPACE\n" * 8, "CSV"),
         ("# name\tport\n" + "tcp\t1/tcp\t0.5\t# of it\n" * 8 + "x\t2/tcp\t0.1\n" * 4, "TSV"),
         (
             "".join(f"red{n}x\t\t   ff{n:02}ff\npale-red{n}x   ee{n:02}ff\n" for n in range(9)),

@@ -155,6 +155,13 @@ def suggest(
     ways |= {i: [spelled_reading(names[i], kind, empty=_empty(every, i))]
              for i, kind in kinds.items() if odd[i] is None}  # fmt: skip
     said += of_readings({names[i]: ways[i] for i in sorted(ways)})
+    lists = {i: many for i in plain if (many := _numbers_in(columns[i]))}
+    said += [
+        Suggestion(
+            f"text as it is written: {names[i]}, which holds {count} numbers, set apart by blanks"
+        )
+        for i, count in lists.items()
+    ]
     left = [f'{names[i]} for "{value}"' for i, value in sorted(odd.items()) if value is not None]
     if left:
         said.append(Suggestion(
@@ -246,6 +253,17 @@ def of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
         )
         for names, flags in found
     ]
+
+
+_NUMBERS = regex(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?: +-?(?:0|[1-9]\d*)(?:\.\d+)?){2,}")
+
+
+def _numbers_in(values: Counter[str]) -> int:
+    """Return how many numbers each value holds, three at least; 0 where they are no numbers."""
+    if not values or not _NUMBERS.fullmatch(next(iter(values))):
+        return 0
+    counts = {len(v.split()) if _NUMBERS.fullmatch(v) else 0 for v in values}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _exception(values: Counter[str]) -> str | None:

@@ -607,17 +607,16 @@ def _notes(
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
         yield OTHERWISE, "--delimiter comma"
     if found.why == BELOW_REPORT:
-        count = f"{found.skip_lines} lines" if found.skip_lines > 1 else "line"
-        if found.header or found.names[:1] == ("c1",):
-            which, are = (
-                "names" if found.header else "rows",
-                "are" if found.skip_lines > 1 else "is",
-            )
-            yield "names", f"the {count} above the {which} {are} left out"
+        above = f"{found.skip_lines} lines" if found.skip_lines > 1 else "line"
+        are = "are" if found.skip_lines > 1 else "is"
+        if found.header:
+            yield "names", f"the {above} above the names {are} left out"
+        elif found.names[:1] == ("c1",):
+            yield "names", f"the {above} above the rows {are} left out"
         elif found.skip_lines == 1:
             yield "names", "the line above the rows names the columns"
         else:
-            yield "names", f"the last of the {count} above the rows names the columns"
+            yield "names", f"the last of the {above} above the rows names the columns"
     yield from _longer_rows(found, asked, samples)
     yield from _lines_about(found, asked, samples)
     if found.blank_lines and asked.lines.blank_lines is None:

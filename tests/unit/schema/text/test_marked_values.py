@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rowfall.core import sql
+from rowfall.core.model import Dialect
 from rowfall.core.sqltext import SqlText
 from rowfall.schema.text.marked_values import (
     at_utc,
@@ -17,6 +18,7 @@ from rowfall.schema.text.marked_values import (
     shown_order,
     spelled_kind,
     spelled_reading,
+    suggest,
 )
 from rowfall.schema.text.odd_dates import reading, short_years
 from unit.memory import Chdb
@@ -142,3 +144,13 @@ def test_dates_with_the_name_of_a_month_and_a_short_year(
     for value, form in zip(values, formats.values(), strict=False):
         query = f"SELECT toString({reading(sql.literal(value), form)})"
         assert chdb_engine.ask(SqlText.of(query), {}) == [["2009-01-05"]]
+
+
+def test_numbers_in_one_column_are_said() -> None:
+    for values, count in (
+        (["255 250 250", "248  248 255"], 3), (["255 250 250", "248 248"], 0), (["1 2", "3 4"], 0),
+        (["030 1234 567", "040 2345 678"], 0), (["255 250 250", "word"], 0),
+    ):  # fmt: skip
+        said = suggest(Dialect(), ["c"], [(v,) for v in values], [(v,) for v in values], {}, ["c"])
+        told = [one.text for one in said if "set apart by blanks" in one.text]
+        assert [f"{count} numbers" in text for text in told] == ([True] if count else [])
