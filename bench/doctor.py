@@ -31,6 +31,8 @@ from bench import data, measure
 RESULTS = Path(__file__).parent / "results-doctor.json"
 # The aim: a prediction that is off by more is counted as one that is.
 AIM = 0.2
+# Of all processes of this machine (cgroups v1, root only): writes to a device are held back there.
+THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 # Rows of each table; the smallest loads take about a second.
 ROWS = {"trips": 20_000_000, "taxi": 1_000_000}
 FILES = {"trips": 8, "taxi": 8}
@@ -132,7 +134,8 @@ class Slowed:
     """A load with one link that is made slow.
 
     Attributes:
-        source, to: of the command. ``prefix``: in front of it.
+        source, to: of the command. ``prefix``: in front of it. ``options``: behind it. Rows are
+            pushed where insert threads count: parts that are made here need none.
         links: either of these is the right name.
     """
 
@@ -141,11 +144,30 @@ class Slowed:
     links: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def slow_disk(root: Path, rate: int) -> Iterator[Path]:
+    """Give a file system that takes so many bytes a second."""
+    from lab.disk import JournaledDisk
+
+    disk = JournaledDisk(root, 2048)
+    try:
+        device = disk.path.stat().st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        THROTTLE.write_text(f"{number} {rate}")
+        try:
+            yield disk.path
+        finally:
+            THROTTLE.write_text(f"{number} 0")
+    finally:
+        disk.close()
 
 
 @contextlib.contextmanager
 def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
-    """A narrow store, a far and a narrow server, one core, and a user with one insert thread."""
+    """A narrow store, a slow disk, a far and a narrow server, one core, one insert thread."""
     from lab.clickhouse import ClickHouse
     from lab.proxy import Proxy
 
@@ -159,10 +181,14 @@ def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
         Proxy(int(url.rpartition(":")[2])) as narrow_store,
         Proxy(node.http_port) as far,
         Proxy(node.http_port) as narrow,
+        slow_disk(root, 5_000_000) as disk,
     ):
         node.query("CREATE DATABASE b")
-        grants, threads = "CURRENT GRANTS(ALL ON *.*)", "max_insert_threads = 1 CONST"
-        one = node.add_user("one", grants, settings=threads)
+        grants = "CURRENT GRANTS(ALL ON *.*)"
+        one, two = (
+            node.add_user(name, grants, settings=f"max_insert_threads = {count} CONST")
+            for name, count in (("one", 1), ("two", 2))
+        )
         narrow_store.throttle(400_000)
         far.delay(0.025)
         narrow.throttle(2_000_000)
@@ -172,6 +198,7 @@ def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
                 bucket, str(root / "x"), ("source: reading",),
                 {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{narrow_store.port}"},
             ),
+            "a disk of 5 MB/s": Slowed(local, str(disk / "x"), ("target: ready rows",)),
             "a server 50 ms away": Slowed(
                 small, node.uri("b", port=far.port),
                 ("protocol: one row", "network: to the target"),
@@ -184,7 +211,10 @@ def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
                 prefix=("taskset", "-c", "0"),
             ),
             "one insert thread": Slowed(
-                local, node.uri("b", account=one), ("target: ready rows",)
+                local, node.uri("b", account=one), ("target: ready rows",), options=("--push",)
+            ),
+            "two insert threads": Slowed(
+                local, node.uri("b", account=two), ("target: ready rows",), options=("--push",)
             ),
         }  # fmt: skip
 
@@ -197,7 +227,7 @@ def name_slowed(root: Path, scale: float, rounds: int) -> None:
                 table = [] if case.to == "null:" else ["--table", "t"]
                 found = json.loads(measure.run(
                     [*case.prefix, data.ROWFALL, "doctor", case.source, "--to", case.to, *table,
-                     "--json"], env=case.environment,
+                     *case.options, "--json"], env=case.environment,
                 ).output)  # fmt: skip
                 link = found["slowest"]["link"]
                 right = "right" if link in case.links else f"not one of {case.links}"

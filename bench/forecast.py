@@ -115,9 +115,7 @@ def _load(
     stored = report(["query", "SELECT sum(bytes_on_disk) AS b FROM system.parts WHERE active "
                      "AND table = 't'", *target[:2]], env)  # fmt: skip
     cpu = load["cpu_seconds"] + load["cpu_seconds_here"]
-    # A load that goes before all others (nice below 0) has not waited for them.
-    waited = os.getpriority(os.PRIO_PROCESS, 0) >= 0
-    seconds = busy.without(load["seconds"], cpu, os.cpu_count() or 1) if waited else load["seconds"]
+    seconds = busy.without(load["seconds"], cpu, os.cpu_count() or 1)
     measured = {"rows": load["rows"], "seconds": seconds, "memory": sample.together,
                 "parts": load["parts_written"], "disk": int(stored["data"][0]["b"])}  # fmt: skip
     return measured, {"wall": load["seconds"], "cpu": cpu, "busy": round(busy.factor, 2)}

@@ -9,12 +9,14 @@ from statistics import median
 from rowfall.core.errors import RowfallError
 from rowfall.core.netaddress import is_loopback
 from rowfall.core.results import Link, LinkKind
-from rowfall.plan.reach import rate_of
+from rowfall.plan.reach import FEW, MANY, rate_of
 
 LATENCY, SENDING, RECEIVING = "round trip", "to the target", "from the target"
 """Names of the links."""
 # Round trips that are timed: the first may open a connection.
 _PINGS = 5
+# Bytes that are sent, until some take long enough: the last ones alone take 4 s at 2 MB/s.
+_SIZES = (FEW, 2 << 20, MANY)
 # Bytes a second to an address of this machine, below which it is the end of a tunnel.
 _TUNNEL = 30e6
 
@@ -39,7 +41,7 @@ def network_links(
         return ()
     links = [Link(LinkKind.NETWORK, LATENCY, median(taken), "seconds", f"median of {_PINGS}")]
     for name, seconds in ((SENDING, send), (RECEIVING, fetch)):
-        rate = rate_of(seconds)
+        rate = rate_of(seconds, _SIZES)
         if rate is not None:
             # What a server of this machine does with the bytes is slower than they come.
             limits = not is_loopback(host) or rate < _TUNNEL

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from rowfall.contracts.destination import Session
@@ -28,6 +29,7 @@ from rowfall.core.results import DoctorReport, Improvement, Link, LinkKind, Repo
 from rowfall.destinations.network_links import LATENCY, SENDING
 from rowfall.ledger import scratches
 from rowfall.measure.samples import (
+    FEW,
     OF_SOURCE,
     SAMPLE_SECONDS,
     LoadSample,
@@ -36,7 +38,7 @@ from rowfall.measure.samples import (
     nothing,
 )
 from rowfall.measure.source_links import READING, listing_link, read_source
-from rowfall.measure.trials import Trial, Trials
+from rowfall.measure.trials import TooSlowError, Trial, Trials
 from rowfall.targets.null import Null
 
 UNPACKING, PARSING, MAKING = "unpacking", "parsing", "making rows"
@@ -60,6 +62,9 @@ _TRY_SECONDS = 16.0
 # Seconds that a few rows take from which on they say how slow the target is: samples are smaller
 # then. Of others they only say how a load starts.
 _SLOW_FEW = 0.1
+# A sample is ended after so many seconds. They are made to take 3 at most, of what is known before
+# of source and target; a disk that keeps the first rows in memory is found out only then.
+_MOST_SECONDS = 8.0
 # Splits that are read to measure the source.
 _MOST_FILES = 64
 # The first sample is enough where the second would not be much larger.
@@ -143,6 +148,7 @@ class _Examination:
         self._links: list[Link] = []
         self._notes: list[str] = []
         self._start = self._start_alone = 0.0  # seconds of a load of one row
+        self._few: _Loaded | None = None  # the first ready rows
         self._largest: _Loaded  # of the samples; the figures of the prediction are its
         self._engine: Mapping[str, float] = {}
         self._changes: list[Improvement] = []
@@ -164,9 +170,22 @@ class _Examination:
 
     # --- samples ----------------------------------------------------------------------------------
 
-    def _load(self, sample: LoadSample, options: Options | None = None) -> _Loaded:
+    def _load(
+        self, sample: LoadSample, options: Options | None = None, most: float | None = None
+    ) -> _Loaded:
+        """Load a sample.
+
+        Args:
+            most: seconds after which it is ended.
+
+        Raises:
+            TooSlowError: it was.
+            RowfallError: as a load of the same.
+        """
+        if self._few is not None and self._few.sample == sample and options is None:
+            return self._few
         with self._trials.load(
-            sample.sources, options or sample.options, listing=sample.listing
+            sample.sources, options or sample.options, listing=sample.listing, most=most
         ) as trial:
             times = trial.session.destination.engine_times(trial.session, trial.report.load_id)
             self._engine = self._engine if times is None else times
@@ -177,27 +196,74 @@ class _Examination:
         if self._samples.kept.one is not None:
             one = self._load(self._samples.kept.one)
             self._start, self._start_alone = one.report.seconds, one.seconds
-        if self._samples.kept.few is not None:
-            few = self._load(self._samples.kept.few).report
-            taken = few.seconds - self._start
-            if taken > _SLOW_FEW:
-                self._samples.takes = few.rows / taken
-        self._largest = self._load(self._samples.sample(self._samples.wanted(_FIRST_SECONDS)))
-        growth = min(_MOST_GROWTH, SAMPLE_SECONDS / max(self._largest.report.seconds, 0.05))
-        larger = self._samples.sample(self._samples.wanted(_FIRST_SECONDS) * growth)
+        self._few = few = self._load_few()
+        samples = self._samples
+        if few is not None and few.report.seconds - self._start > _FIRST_SECONDS:
+            self._largest = few  # a sample of half a second would have less of them
+        else:
+            try:
+                self._largest = self._load_bounded(samples.sample(samples.wanted(_FIRST_SECONDS)))
+            except TooSlowError:
+                if few is None:
+                    raise
+                self._largest = few
+                return
+        taken = self._largest.report.seconds
+        if taken > SAMPLE_SECONDS:
+            # A disk or a network that has kept the first rows for later.
+            rate = self._largest.report.rows / taken
+            samples.takes = min(rate, samples.takes or rate)
+        growth = min(_MOST_GROWTH, SAMPLE_SECONDS / max(taken, 0.05))
+        wanted = samples.wanted(_FIRST_SECONDS) * growth
+        if self._largest.sample.here and self._session.remote:
+            # Its rows lay here: how long the source takes for more, it does not tell.
+            wanted = min(wanted, samples.wanted(SAMPLE_SECONDS))
+        larger = samples.sample(wanted)
         if (
             growth > _WORTH_AGAIN
             and not self._largest.sample.whole
             and larger != self._largest.sample
         ):
-            self._largest = self._load(larger)
+            with suppress(TooSlowError):
+                self._largest = self._load_bounded(larger)
         if not self._largest.report.rows:
             raise nothing(self._plan)
 
+    def _load_few(self) -> _Loaded | None:
+        """Load some ready rows, fewer where they take too long; tell how slow the target is."""
+        for rows in (FEW, 0):
+            sample = self._samples.ready(rows)
+            if sample is None:
+                return None
+            try:
+                # The fewest are needed in any case.
+                few = self._load_bounded(sample) if rows else self._load(sample)
+            except TooSlowError:
+                continue
+            taken = few.report.seconds - self._start
+            if taken > _SLOW_FEW:
+                self._samples.takes = few.report.rows / taken
+            return few
+        return None
+
+    def _load_bounded(self, sample: LoadSample) -> _Loaded:
+        """Load a sample; note where it was ended, and raise TooSlowError."""
+        try:
+            return self._load(sample, most=_MOST_SECONDS)
+        except TooSlowError as error:
+            self._notes.append(f"{error.message}: fewer rows were taken instead")
+            raise
+
     def take_apart(self) -> None:
         """Measure reading and parsing without the target, and the target with ready rows."""
-        read = self._into_nothing(self._largest.sample)
-        self._link_reading(read)
+        sample = self._largest.sample
+        if self._session.remote and self._samples.kept.copy is not None:
+            sample = (
+                self._samples.kept.copy
+            )  # only its CPU time counts, and a slow store is waited for
+        # Where they take too long, it is not for parsing.
+        with suppress(TooSlowError):
+            self._link_reading(self._into_nothing(sample))
         self._link_target()
         self._link_protocol()
 
@@ -209,7 +275,7 @@ class _Examination:
         options = replace(kept, **{name: getattr(sample.options, name) for name in names})
         options = replace(options, pull=False)
         with self._trials.load(
-            sample.sources, options, listing=sample.listing, target=null
+            sample.sources, options, listing=sample.listing, target=null, most=_MOST_SECONDS
         ) as trial:
             return _Loaded.of(sample, trial, self._cores)
 
@@ -237,18 +303,25 @@ class _Examination:
 
     def _link_target(self) -> None:
         """Add what the target takes of ready rows, its network, and merges."""
-        ready = self._samples.kept.ready
-        if (
-            self._samples.takes
-            and self._samples.rows_of(self._samples.wanted(SAMPLE_SECONDS))
-            < self._samples.ready_rows
-        ):
-            ready = self._samples.kept.few
+        samples, merging = self._samples, None
+        rows = samples.takes * SAMPLE_SECONDS or math.inf
+        if self._few is not None:
+            rows = max(rows, self._few.report.rows)
+        ready = samples.ready(rows)
         if ready is None:
             return
-        with self._trials.load(ready.sources, ready.options) as trial:
-            report, taken = trial.report, _Loaded.of(ready, trial, self._cores)
-            merging = trial.session.destination.merging(trial.session)
+        taken = self._few
+        if taken is None or taken.sample != ready:
+            # What the target takes is told by the few where these take too long.
+            with (
+                suppress(TooSlowError),
+                self._trials.load(ready.sources, ready.options, most=_MOST_SECONDS) as trial,
+            ):
+                taken = _Loaded.of(ready, trial, self._cores)
+                merging = trial.session.destination.merging(trial.session)
+        if taken is None:
+            return
+        report = taken.report
         rate = report.rows / max(taken.seconds - self._start_alone, 0.2 * taken.seconds)
         if merging is not None:
             self._links.append(merging)
@@ -379,7 +452,7 @@ class _Examination:
             if time.monotonic() + least.seconds > until:
                 return
             try:
-                loaded = self._load(self._largest.sample, options)
+                loaded = self._load(self._largest.sample, options, _MOST_SECONDS)
             except RowfallError:
                 continue  # not for this load
             gain = self._largest.seconds / loaded.seconds

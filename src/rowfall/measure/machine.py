@@ -21,7 +21,8 @@ class Contention:
     """The demand for the CPU of this machine during a measurement.
 
     Attributes:
-        factor: threads that were ready to run for each core, 1 where there were fewer.
+        factor: threads that were ready to run for each core, 1 where there were fewer, and of a
+            process that goes before others (nice below 0), which has not waited for theirs.
     """
 
     factor: float = 1.0
@@ -55,7 +56,7 @@ def contention() -> Iterator[Contention]:
     finally:
         ended.set()
         thread.join()
-        if seen:
+        if seen and os.getpriority(os.PRIO_PROCESS, 0) >= 0:
             # One that was ready is the look itself.
             ready = sum(seen) / len(seen) - 1
             found.factor = max(1.0, ready / (os.cpu_count() or 1))

@@ -258,9 +258,11 @@ def some_files(
     count = max(1, min(SAMPLE_FILES, len(filled), round(fitting)))
     if each < count < len(filled):
         count -= count % each
+    # A number of files is rounded, but one file alone is no more than it may be.
+    most = wanted * min(times, max(1.0, count / max(fitting, 1e-9)))
     taken, total = [], 0.0
     for index in (filled[len(filled) * n // count] for n in range(count)):
-        if total + sizes[index] <= wanted * max(1.0, count / max(fitting, 1e-9)):
+        if total + sizes[index] <= most:
             taken.append(index)
             total += sizes[index]
     if not taken:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rowfall.contracts.destination import Session
@@ -37,6 +37,13 @@ _READY_SECONDS, _READY_BYTES = 1.5, 192e6
 SAMPLE_SECONDS = 3.0
 # Rows that are loaded before a sample: they say how a load starts.
 FEW = 10_000
+# Ready rows are also kept in so many, for targets that would take minutes for all of them: a row
+# in 0.1 s is as slow as one may be, and 100,000 are about a second of one that writes 10 MB/s.
+_STEPS = (100, FEW, 100_000)
+# Rows of a block as the engine reads text.
+_BLOCK_ROWS = 65_409
+# The smallest sample that anybody asks for, in seconds of work at the planner's rate.
+_LEAST_SECONDS = 0.4
 # Options that say where rows come from and what becomes of them: not of rows that are ready.
 OF_SOURCE = (
     "format", "compression", "delimiter", "header", "columns", "quote", "escape", "comment",
@@ -69,14 +76,14 @@ class SampleFiles:
     """Rows of the source in files here; each None where there is no need of it.
 
     Attributes:
-        one, few: a row, and :data:`FEW`. ``ready``: rows in blocks.
+        one: a row. ``ready``: rows in blocks. ``steps``: fewer of them, by their number.
         text: the same as text that is not packed.
         copy: the same as the source has them, where its files are too large for a sample.
     """
 
     one: LoadSample | None = None
-    few: LoadSample | None = None
     ready: LoadSample | None = None
+    steps: Mapping[int, LoadSample] = field(default_factory=dict)
     text: LoadSample | None = None
     copy: LoadSample | None = None
 
@@ -128,28 +135,36 @@ class Samples:
         )
         ready = self._write("ready.native", query, int(rows))
         again = SqlText.of(f"SELECT * FROM file({quote(str(ready))}, 'Native')")
-        one, few = self._write("one.native", again, 1), self._write("few.native", again, FEW)
+        one = self._write("one.native", again, 1)
         self.ready_rows = self._counted(ready)
+        steps = {
+            count: self._here(str(self._write(f"{count}.native", again, count)))
+            for count in _STEPS
+            if count < self.ready_rows
+        }
         self.row_size = ready.stat().st_size / max(1, self.ready_rows)
         text = copies = None
         if encoding is not None and _is_packed_text(encoding):
             path = self._write(f"plain.{_extension(encoding, 'none')}", again, int(rows))
             text = self._here(str(path))
-        if self._files(self.wanted(SAMPLE_SECONDS)) is None:
+        if self._files(self.wanted(_LEAST_SECONDS)) is None:
             count = max(1, min(len(plan.listing), self.cores))
             ending = "native" if encoding is None else _extension(encoding, encoding.compression)
             path = self._write(f"rows.{ending}", again, max(1, int(rows / count)))
             copies = self._here(*_linked(path, count))
-        self.kept = SampleFiles(
-            self._here(str(one)), self._here(str(few)), self._here(str(ready)), text, copies
-        )
+        self.kept = SampleFiles(self._here(str(one)), self._here(str(ready)), steps, text, copies)
 
     def _write(self, name: str, query: SqlText, rows: int) -> Path:
         """Write some rows of a query into a file here, in the format that its name says."""
         plan, reader = self._plan, self._session.reader
         path = self.trials.folder / name
         into = Export(str(path), path, Options()).into(str(path), plan.schema)
-        known = reader.facts.known({s.name: s.value for s in plan.work.settings})
+        settings = {s.name: s.value for s in plan.work.settings}
+        # A block has no more than is wanted: a slow store is read until one is whole.
+        block = max(1_000, min(_BLOCK_ROWS, -(-rows // self.cores)))
+        known = reader.facts.known(
+            {**settings, "input_format_parallel_parsing": 0, "max_block_size": block}
+        )
         reader.run(Statement(
             SqlText.of("INSERT INTO ", into, "\n", query, f" LIMIT {rows}"), known, alters=None
         ))  # fmt: skip
@@ -194,7 +209,8 @@ class Samples:
         """Return the bytes of the source that take so long at the planner's rate, or its own."""
         rate = core_rate(self._plan.encoding) * self.cores
         if self.rate is not None and self._session.remote:
-            rate = min(rate, self.rate.rate)
+            # A sample's few files are read one by each core; the rate is one of more readers.
+            rate = min(rate, self.rate.rate * self.cores / max(self.cores, self.rate.readers))
         if self.takes:
             rate = min(rate, self.takes * self.total / max(1.0, self.rows_of(self.total)))
         return seconds * rate
@@ -206,11 +222,17 @@ class Samples:
         files = self._files(wanted)
         if files is not None:
             return LoadSample(self._sources, self._options, files)
-        if self.takes and self.kept.few is not None:
-            return self.kept.few
+        if self.takes and (ready := self.ready(self.rows_of(wanted))) is not None:
+            return ready
         if self.kept.copy is not None:
             return self._copies(self.kept.copy, wanted)
         return LoadSample(self._sources, self._options, whole=True)
+
+    def ready(self, rows: float) -> LoadSample | None:
+        """Return at most so many ready rows, but as few as are kept at least; None without any."""
+        if rows >= self.ready_rows or not self.kept.steps:
+            return self.kept.ready
+        return self.kept.steps[max((n for n in self.kept.steps if n <= rows), default=min(_STEPS))]
 
     def size_of(self, sample: LoadSample) -> float:
         """Return the bytes of a sample, in the unit of :attr:`total`; of copies those here."""
@@ -256,6 +278,9 @@ def measured_load(
         if refused is not None:
             raise refused
         emit(Note("info", "measuring the source"))
+        if session.remote:
+            # What rows take on disk is not told, and asking a slow store for it takes a minute.
+            session = replace(session, options=replace(session.options, no_space_check=True))
         facts = survey(session, set(), thorough=True)
         plan = make_plan(facts, options)
         _check_rows(plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,13 +17,15 @@ from pathlib import Path
 from typing import Self
 
 from rowfall.contracts.destination import Session
+from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.core.events import silent
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options, changed, restored
 from rowfall.core.results import Leftover, Report
+from rowfall.core.signals import stopped_by
 from rowfall.ledger import scratches
 from rowfall.measure.machine import Contention, contention
 from rowfall.run.load import run_load
@@ -70,15 +73,17 @@ class Trials:
     @contextmanager
     def load(
         self, sources: Sequence[str], options: Options, *, listing: Listing | None = None,
-        target: Target | None = None,
+        target: Target | None = None, most: float | None = None,
     ) -> Iterator[Trial]:  # fmt: skip
         """Load into a new scratch; it is removed when the block is left.
 
         Args:
             listing: of the source, what is loaded of it; None for all.
             target: in place of the one that the load is for.
+            most: seconds after which it is ended, as by Ctrl-C.
 
         Raises:
+            TooSlowError: it was.
             RowfallError: as a load of the same.
         """
         name = scratches.new_name(self._prefix)
@@ -99,7 +104,7 @@ class Trials:
                 session.destination.make_scratch(session, scratch.like)
                 if listing is not None:
                     session = session.for_batch(listing, session.declared)
-                with contention() as machine:
+                with contention() as machine, _ended_after(most):
                     report = run_load(session)
                 if report.outcome != "done":
                     first = report.failures[0] if report.failures else None
@@ -120,6 +125,37 @@ class Trials:
         finally:
             _erase(session)
             self._record.removed(name)
+
+
+class TooSlowError(RowfallError):
+    """A trial was ended because it took too long."""
+
+
+@contextmanager
+def _ended_after(seconds: float | None) -> Iterator[None]:
+    """End the load of the block after so many seconds; None for never.
+
+    Raises:
+        TooSlowError: it was ended.
+    """
+    if seconds is None:
+        yield
+        return
+    over = threading.Event()
+    timer = threading.Timer(seconds, over.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        with stopped_by(over):
+            yield
+    except (KeyboardInterrupt, Interrupted):
+        if not over.is_set():
+            raise  # Ctrl-C
+        raise TooSlowError(
+            f"a sample was ended, as it took more than {units.duration(seconds)}"
+        ) from None
+    finally:
+        timer.cancel()
 
 
 def _make(folder: Path) -> None:

@@ -120,6 +120,7 @@ class _Sweep:
         self._cores = samples.cores
         self._cells: list[_Trial] = []
         self._notes: list[str] = []
+        self._copied = False  # samples were copies of the first rows
         self._done = 0
         self._most = 0  # trials, about
         self.fewer_than = 0
@@ -245,6 +246,7 @@ class _Sweep:
 
     def _load(self, one: _Trial, sample: LoadSample) -> None:
         options = tuned.with_cell(sample.options, one.cell.options)
+        self._copied |= sample.here
         parts = self._waits_for(sample)
         if parts:
             options = replace(options, wait=f"merges={parts}")
@@ -295,7 +297,7 @@ class _Sweep:
         best = fastest if fastest.rate > default.rate * (1 + _NOISE) else default
         order = sorted(cells, key=lambda one: (-one.rows, -one.rate, one.cell.text))
         found = tuple(self._tuned(one, best) for one in order)
-        if self._samples.kept.copy is not None:
+        if self._copied:
             self._notes.append("the files are large: their first rows were loaded from copies here")
         refused = [one for one in cells if one.cell.refused is not None]
         if refused:

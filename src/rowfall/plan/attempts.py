@@ -59,11 +59,13 @@ class _Cost:
     Attributes:
         byte: of a stored byte that is read and unpacked.
         value: of a value that is parsed, sorted and written; ``row``: of a row besides its values.
+        column: of a column of a table with wide parts: its files, and what is compressed for them.
     """
 
     byte: float
     value: float
     row: float = 0.0
+    column: float = 3.5e-3
 
 
 # Values tell more than bytes: those of taxi and hits differ by a third where a stored byte of one
@@ -73,20 +75,18 @@ class _Cost:
 _COSTS: dict[tuple[Kind, bool], _Cost] = {
     (Kind.TEXT, True): _Cost(12.6e-9, 6.9e-9),
     (Kind.JSON, True): _Cost(9.7e-9, 12.9e-9),
-    (Kind.TYPED, True): _Cost(4.5e-9, 8.8e-9),
-    (Kind.TYPED, False): _Cost(4.5e-9, 8.8e-9),
+    (Kind.TYPED, True): _Cost(5e-9, 8.2e-9, column=1e-3),
+    (Kind.TYPED, False): _Cost(5e-9, 8.2e-9, column=1e-3),
 }
 # Of rows by the protocol of a database on this machine, its own work with them included: 20 M trips
 # of 3 columns and 0.5 M hits of 105 columns, tables of 1 GB. What a table takes on disk tells
 # nothing.
-_ROWS_OF_DATABASES = _Cost(0.0, 100e-9, 190e-9)
+_ROWS_OF_DATABASES = _Cost(0.0, 90e-9, 110e-9)
 _FORMAT_COSTS = {"PostgreSQL": _ROWS_OF_DATABASES, "MySQL": _ROWS_OF_DATABASES}
-# CPU seconds of a column of a table with wide parts: its files, and what is compressed for them.
-_COLUMN_SECONDS = 3.5e-3
 # Seconds that a load of objects takes longer than one of files here: it lists them, signs and asks;
 # and CPU seconds of a byte that comes through a socket. 24 loads of 32 to 175 MB from a store on
-# this machine took 0.1 to 0.45 s longer.
-_REMOTE_SECONDS, _REMOTE_BYTE = 0.2, 1e-9
+# this machine took 0 to 0.31 s longer, those of Parquet 0.18 to 0.31.
+_REMOTE_SECONDS, _REMOTE_BYTE = 0.15, 1e-9
 # Memory bytes that remote objects take besides: what is fetched before it is parsed. The same loads
 # took 39 to 225 MB more.
 _FETCHED_TIMES, _FETCHED_MOST = 1.5, 160 << 20
@@ -446,7 +446,7 @@ def _cpu_seconds(
             columns = len(facts.schema.reads)
             each = columns * cost.value + cost.row
             wide = count * facts.schema.row_bytes >= LEAST_WIDE_BYTES
-            return size * cost.byte + count * each + wide * columns * _COLUMN_SECONDS
+            return size * cost.byte + count * each + wide * columns * cost.column
     return size / core_rate(encoding)
 
 

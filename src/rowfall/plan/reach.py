@@ -420,22 +420,27 @@ def network_rate(server: Engine) -> float | None:
     return rate_of(partial(send_seconds, server))
 
 
-def rate_of(send_seconds: Callable[[int], float]) -> float | None:
+def rate_of(
+    send_seconds: Callable[[int], float], sizes: Sequence[int] = (FEW, MANY)
+) -> float | None:
     """Measure the bytes per second that are sent, with a few tries; None where they are refused.
 
     Args:
         send_seconds: sends so many bytes and returns the seconds until the server has said so.
+        sizes: what is sent, until one is large enough to be measured.
     """
     with contextlib.suppress(RowfallError):
         # A statement's own time, and that of a new connection.
         least = min(send_seconds(0) for _ in range(2))
-        taken = send_seconds(FEW) - least
-        if taken > NOISE_SECONDS:
-            return FEW / taken
-        taken = send_seconds(MANY) - least
+        *smaller, most = sizes
+        for size in smaller:
+            taken = send_seconds(size) - least
+            if taken > NOISE_SECONDS:
+                return size / taken
+        taken = send_seconds(most) - least
         if taken < 3 * NOISE_SECONDS:
-            taken = min(taken, send_seconds(MANY) - least)
-        return MANY / max(taken, 1e-3)
+            taken = min(taken, send_seconds(most) - least)
+        return most / max(taken, 1e-3)
     return None
 
 
