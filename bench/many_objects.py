@@ -1,11 +1,15 @@
 """Memory, requests and time of a followed prefix with millions of objects.
 
     python bench/many_objects.py [--objects 10000000] [--polls 60] [--growing|--random]
+    python bench/many_objects.py --files 1000000
     python bench/many_objects.py --record postgresql|mariadb|duckdb|clickhouse|kafka|iceberg
 
 The listing API of S3 is played by a small server here, which makes each page of names from their
 numbers: no service holds ten million objects on a laptop. What is measured is rowfall's own part: a
 watch with a record that knows all of them. Prints one JSON object.
+
+With ``--files`` so many real files that lie in a folder at once are loaded by a real command into a
+data folder: seconds, memory of all its processes together, whether each row is there once.
 
 With ``--record`` what a million loaded objects cost in the record of a target, and in rowfall:
 lines as loads of 100 files each leave them, old ones, are packed as a follower packs them.
@@ -20,8 +24,10 @@ import random
 import resource
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -149,17 +155,71 @@ def measure(given: argparse.Namespace, port: int) -> dict[str, object]:
     }  # fmt: skip
 
 
+def load_files(count: int) -> dict[str, object]:
+    rowfall = str(Path(sys.executable).with_name("rowfall"))
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            place = Path(folder, "in", f"{number % 100:02}")
+            if number < 100:
+                place.mkdir(parents=True)
+            (place / f"{number * 7919 % count:08}.csv").write_text(f"a\n{number}\n")
+        more = {**os.environ, "ROWFALL_HOME": f"{folder}/home"}
+        load = subprocess.Popen(
+            [rowfall, "load", "in/**/*.csv", "--header", "yes", "--table", "t", "--to", "d",
+             "--follow", "--quiet"],
+            cwd=folder, env=more, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        began, looked, most, own, answer = time.monotonic(), 0.0, 0, 0, ["0"]
+        while load.poll() is None:
+            sizes = [_resident(pid) for pid in _tree(load.pid)]
+            most, own = max(most, sum(sizes)), max(own, *sizes[:1])
+            time.sleep(1)
+            if time.monotonic() - looked > 15:
+                looked = time.monotonic()
+                asked = subprocess.run(
+                    [rowfall, "query", "SELECT count(), uniqExact(a), sum(a) FROM t", "--to", "d",
+                     "--format", "TSV"],
+                    cwd=folder, env=more, capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                answer = asked.stdout.split() or ["0"]
+                if int(answer[0]) >= count:
+                    load.terminate()
+        each_once = answer == [str(count), str(count), str(count * (count - 1) // 2)]
+        return {
+            "files": count, "seconds": round(time.monotonic() - began), "each_once": each_once,
+            "memory_most": most, "memory_most_of_rowfall": own, "exit": load.returncode,
+        }  # fmt: skip
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
+                yield from _tree(int(child))
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 def main() -> int:
     words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     words.add_argument("--objects", type=int, help="10 million by default; with --record, one")
     words.add_argument("--polls", type=int, default=60)
     words.add_argument("--random", action="store_true", help="names that do not grow")
+    words.add_argument("--files", type=int, help="load so many real files")
     words.add_argument("--record", choices=sorted(record_room.TARGETS))
     words.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = words.parse_args()
     given.objects = given.objects or (1_000_000 if given.record else 10_000_000)
     if given.serve:
         serve(given.objects)
+        return 0
+    if given.files:
+        print(json.dumps(load_files(given.files)))
         return 0
     if given.record:
         print(json.dumps(record_room.measure(given.record, given.objects)))

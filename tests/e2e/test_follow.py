@@ -197,6 +197,25 @@ def test_a_folder_that_is_unmounted_and_comes_back(
     assert rows(shell) == [1, 2, 3]
 
 
+@pytest.mark.long
+def test_thousands_of_files_at_once(shell: Shell, folder: Path) -> None:
+    """More than are held: a million is measured by many_objects.py."""
+    objects = 8_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(object_watch, "MOST_HELD", 2_000)
+
+        def come() -> None:
+            for number in range(objects):
+                (folder / f"{number * 7919 % objects:06}.csv").write_text(f"a\n{number}\n")
+
+        follower = Follower(come)
+        follower.run(str(folder), shell.folder / "d", header="yes", at_rest="0")
+    assert len(follower.batches) >= 4
+    assert shell.rows("SELECT count(), uniqExact(a), sum(a) FROM t", "--to", "d") == [
+        [objects, objects, objects * (objects - 1) // 2]
+    ]
+
+
 def test_a_folder_has_to_be_there_at_first(shell: Shell) -> None:
     with pytest.raises(SourceError, match="no such folder"):
         Follower().run(str(shell.folder / "nowhere/*.csv"), shell.folder / "d")

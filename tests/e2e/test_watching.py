@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import re
 import signal
@@ -17,6 +18,7 @@ import rowfall
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka
+from lab.packages import packages
 from lab.process import free_ports, wait_until
 from lab.prometheus import Prometheus, promtool
 from rowfall.core.events import PartsCounted
@@ -27,6 +29,7 @@ from rowfall.telemetry.prometheus import MetricsServer
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus/rowfall.rules.yml"
 DASHBOARD = json.loads((DEPLOY / "grafana/rowfall.json").read_text())
+GRAFANA = Path(__file__).parents[1] / "lab/grafana.txt"
 NAME = re.compile(r"\browfall_\w+")
 
 
@@ -105,6 +108,37 @@ def test_the_dashboard_goes_by_its_variables() -> None:
                 assert used <= variables.keys()
                 assert "job" in used
     assert "- job_name: rowfall " in (DEPLOY / "prometheus/prometheus.yml").read_text()
+
+
+def lost(given: Any, taken: Any, path: str = "") -> list[str]:
+    """Return the places of what is not the same in two documents."""
+    if isinstance(given, dict) and isinstance(taken, dict):
+        places = (lost(v, taken[k], f"{path}.{k}") if k in taken else [f"{path}.{k}"]
+                  for k, v in given.items())  # fmt: skip
+    elif isinstance(given, list) and isinstance(taken, list) and len(given) == len(taken):
+        places = (lost(v, taken[n], f"{path}[{n}]") for n, v in enumerate(given))
+    else:
+        return [] if given == taken else [path]
+    return [place for some in places for place in some]
+
+
+@pytest.mark.long
+def test_grafana_knows_every_field_of_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Grafana's own classes of its documents: what they do not know is not there any more."""
+    monkeypatch.syspath_prepend(str(packages(GRAFANA)))
+    load = importlib.import_module
+    load("grafana_foundation_sdk.cog.plugins").register_default_plugins()
+    read = load("grafana_foundation_sdk.models.dashboard").Dashboard.from_json
+    encoder = load("grafana_foundation_sdk.cog.encoder").JSONEncoder()
+
+    def unknown(document: dict[str, Any]) -> list[str]:
+        return lost(document, json.loads(encoder.encode(read(document))))
+
+    # Which Grafana writes itself, for its editor of variables.
+    known = {f".templating.list[{n}].definition" for n in range(4)}
+    assert set(unknown(DASHBOARD)) <= known
+    wrong = json.loads(json.dumps(DASHBOARD).replace('"gridPos"', '"gridpos"', 1))
+    assert set(unknown(wrong)) - known == {".panels[0].gridpos"}
 
 
 def filled(expression: str) -> str:

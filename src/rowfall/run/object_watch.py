@@ -273,6 +273,9 @@ class ObjectWatch:
             return True
         before = self._ready.pop(item.name, None) or self._waiting.pop(item.name, None)
         if before is None and self.full:
+            # Whoever told of it tells of it once, and a pass may be behind it.
+            for listing in self._listings:
+                listing.again()
             return False
         held = _Held(item, before.since if before else now, now)
         # Otherwise by the monotonic clock alone, so two looks: the time of a file is that of a
@@ -449,7 +452,7 @@ class _Listing:
         self._chunks = NameChunks()
         self._pass: ChunkPass | None = None
         self._pages: Iterator[ListedPage] = iter(())
-        self._first, self._ended = True, False
+        self._first, self._ended, self._is_due = True, False, False
         self._count = self._total = 0
         self._busy = 0.0
         self._next = 0.0
@@ -475,7 +478,8 @@ class _Listing:
         if self._pass is None and self._ended:
             self._ended = False
             pause = self._rules.rescan or (0.0 if rests else SAFE_SECONDS)
-            self._next = time.monotonic() + max(pause, IDLE_SHARE * self._busy)
+            pause = 0.0 if self._is_due else max(pause, IDLE_SHARE * self._busy)
+            self._next = time.monotonic() + pause
 
     def _due_pages(self) -> int:
         """Return how many pages of the pass are due at this look."""
@@ -489,6 +493,7 @@ class _Listing:
         if self._pass is None:
             if self._watch.full:
                 return
+            self._is_due = False
             self._pass = ChunkPass(self._chunks, self._judge)
             self._pages, self._count, self._busy = self.walk.pages(), 0, 0.0
         while pages and not self._watch.full and time.monotonic() - began < seconds:
@@ -534,9 +539,11 @@ class _Listing:
             if page is None:
                 break
             self._watch.judge(page.objects)
+            if self._watch.full:
+                break  # some of it may not be held, and is looked at again
             self._tail = page.last
             # One that is not full is the last: another request would bring nothing.
-            if self._watch.full or len(page.objects) < LEAST // 2:
+            if len(page.objects) < LEAST // 2:
                 break
         if not self._places:
             return
@@ -557,8 +564,8 @@ class _Listing:
         return self._first
 
     def again(self) -> None:
-        """List everything at the next look."""
-        self._next = 0.0
+        """List everything at the next look, and behind the pass that goes on."""
+        self._next, self._is_due = 0.0, True
 
     def forget(self) -> None:
         """Forget what was listed: all of it is judged again."""

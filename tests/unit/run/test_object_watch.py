@@ -332,6 +332,24 @@ def test_a_million_objects_at_once_are_held_in_part(
     assert most <= 3000
 
 
+def test_what_is_told_while_too_much_is_held_is_listed_at_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells of each file once, and lists are looked at every ten minutes beside it."""
+    monkeypatch.setattr(object_watch, "MOST_HELD", 300)
+    shelf = Shelf()
+    shelf.heard = NotifiedObjects((), (), False)
+    loads = Loads(shelf)
+    assert loads.round() == []
+    for number in range(1000):
+        shelf.put(f"n{number:04}")
+    shelf.heard = NotifiedObjects([*shelf.objects.values()], (), False)
+    for _ in range(20):
+        loads.round(100)
+        clock.passes(1)
+    assert len(loads.known) == 1000
+
+
 def test_what_fails_for_a_passing_reason_comes_back(clock: Clock) -> None:
     loads = Loads(shelf := Shelf())
     shelf.put("a")
