@@ -19,3 +19,17 @@ def find(entry: str, room: str) -> Any:
     module, _, name = entry.partition(":")
     full = f"rowfall.{module}" if "." in module else f"rowfall.{room}.{module}"
     return getattr(import_module(full), name)
+
+
+class LateMethod:
+    """A function that is a static method of a class, and whose module is imported at its first use.
+
+    Args:
+        entry: ``room.file:function``.
+    """
+
+    def __init__(self, entry: str) -> None:
+        self._entry = entry
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return find(self._entry, "")

@@ -14,13 +14,11 @@ from rowfall.core.listing import Split
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import MergeWork, Plan, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.registry import LateMethod
 from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.sqltext import quote
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
-from rowfall.destinations.clickhouse.prepare import prepare
-from rowfall.destinations.clickhouse.settle import settle, settle_again
-from rowfall.destinations.clickhouse.survey import fit_schema, stored_columns, survey
 from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
     from rowfall.sources.cursor import CursorRows
+
+_HERE = "destinations.clickhouse"
 
 
 def _uuid(session: Session) -> str:
@@ -53,13 +53,13 @@ class ClickHouseTables(BaseDestination):
     runs_sql = True
     makes_parts = True
 
-    # The moments of a load, each in a file of its own.
-    settle = staticmethod(settle)
-    settle_again = staticmethod(settle_again)
-    stored_columns = staticmethod(stored_columns)
-    fit_schema = staticmethod(fit_schema)
-    survey = staticmethod(survey)
-    prepare = staticmethod(prepare)
+    # The moments of a load, each in a file of its own: 55 ms that other commands save.
+    settle: Any = LateMethod(f"{_HERE}.settle:settle")
+    settle_again: Any = LateMethod(f"{_HERE}.settle:settle_again")
+    stored_columns: Any = LateMethod(f"{_HERE}.survey:stored_columns")
+    fit_schema: Any = LateMethod(f"{_HERE}.survey:fit_schema")
+    survey: Any = LateMethod(f"{_HERE}.survey:survey")
+    prepare: Any = LateMethod(f"{_HERE}.prepare:prepare")
 
     def key(self, session: Session, load_id: str) -> str:
         gathers = session.options.gathers or session.options.replace
