@@ -6,6 +6,7 @@ belongs; here are those that replace functions of rowfall.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import rowfall.cluster.open
 import rowfall.publish.attach
 import rowfall.publish.evidence
-import rowfall.publish.leftovers
 import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
@@ -141,7 +141,7 @@ def put_back(names: Iterable[str]) -> Iterator[None]:
     changed = [change for name in old for change in REPLACED.get(name, ())]
     if old:  # rows that are missing from an empty table were no question then, either
         changed.append((loaded_state, "_emptied", _no_contradiction))
-    kept = [(where, name, getattr(where, name)) for where, name, _ in changed]
+    kept = [(where, name, inspect.getattr_static(where, name)) for where, name, _ in changed]
     for where, name, value in changed:
         setattr(where, name, value)
     try:
