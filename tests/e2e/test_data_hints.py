@@ -74,6 +74,10 @@ CASES = {
         {"a.csv": "depth,speed\nkm,km/s\nmodel,x\n" + "1.5,2.5\n2.5,3.5\n" * 9}, "load a.csv",
         r"(--skip-lines 2) reads", 18, code=0,
     ),
+    "blanks at the beginning of lines": Pasted(
+        {"a.csv": "name,n\n Ann,1\nBob,2\n Eve,3\n"}, "load a.csv",
+        r"2 rows; (--blanks trim) leaves", 3, code=0,
+    ),
     "lines above a table": Pasted(
         {"a.csv": '"Export of it"\n' + '"Name:","x"\n' * 230 + '\n"n","day","what"\n\n'
          + '"1","2024-01-05","a"\n' * 700}, "load a.csv",

@@ -297,8 +297,8 @@ def _below_report(sources: _Sources, best: _Try, asked: DialectOptions) -> Diale
         return None
     mark = best.marks.delimiter
     strong = best.width > 1 and mark in STRONG
-    if best.width > 1 and best.even == 1 and not any(f.skipped for f in best.files):
-        return None
+    if best.width > 1 and best.even == 1 and not any(f.titles for f in best.files):
+        return None  # but for comments, which are none of it
     if not strong and asked.marks != MarkOptions():
         return None
     found = {_report_end(text, mark if strong else " ", whole=whole) for _, text, whole in sources}
@@ -368,7 +368,9 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
     if above and _are_names(lines[top - 1], width):
         return _ReportEnd(top - 1, ruler, header=True)
     between = next((n for n in range(first - 1, -1, -1) if plain[n].strip()), 0)
-    if ruler or first - between > _BLANK_BELOW or plain[between].startswith(COMMENTS):
+    if plain[between].startswith(COMMENTS):
+        return None
+    if ruler or first - between > _BLANK_BELOW:
         return _ReportEnd(first) if not ruler else None
     if between < first - 1 and _are_names(lines[between], width):
         return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))

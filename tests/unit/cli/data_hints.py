@@ -9,6 +9,7 @@ from __future__ import annotations
 
 PASTED_BY = {
     '{} fields at their end: empty ones; --short-rows error refuses such rows': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
+    '{}, in {} rows; --blanks trim leaves it out': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     '--skip-lines {} reads what stands below them.': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     '{} more fields than most, {} and {}; --short-rows null reads them, with NULL in all others': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     'below line {} all values are numbers or times, above it are others; --skip-lines {} reads those below': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',

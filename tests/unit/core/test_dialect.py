@@ -410,6 +410,7 @@ def test_numbers_below_a_text_and_names(above: str, names: str, skip: int) -> No
         ('"Export"\n"Name:","x"\n\n"n","d","w"\n\n' + '"1","2024-01-05","a"\n' * 12,
          ("n", "d", "w"), 5),
         ("# of it all\n#\n# WAVE FLUX\n# nm   m/s\n" + "800.0 5.25e-14\n" * 12, ("c1", "c2"), 4),
+        ("# of it\nid,name,n\n# of all\n" + "1,Ann,5\n2,Bob,6\n" * 6, ("id", "name", "n"), 1),
         ("A B C\n1\t7\n3\t4\n4\t2\n", ("c1", "c2"), 1),  # another number of names
         ("Start: 2024\n\nName:,X,Y\nRate:,10,10\nBits:,8,8\n\n"
          + NUMBERS.replace("   ", ","), ("c1", "c2", "c3"), 6),

@@ -634,6 +634,14 @@ def _notes(
     if found.behind and asked.lines.blanks is None and _holds_text(found):
         yield UNSURE, "texts begin with the blank behind a delimiter; --blanks trim leaves it out"
         yield OTHERWISE, "--blanks trim"
+    elif begun := _begin_with_blanks(found, asked):
+        trimmed = replace(asked, lines=replace(asked.lines, blanks="trim"))
+        why = f"texts of {found.names[0]} begin with a blank, the first of a line"
+        if _reads(samples, trimmed, found.width, odd=odd):
+            yield UNSURE, f"{why}, in {begun:,} rows; --blanks trim leaves it out"
+            yield OTHERWISE, "--blanks trim"
+        else:
+            yield UNSURE, f"{why}, in {begun:,} rows"
     renamed = [
         f"{repr(given.strip()) if given.strip() else 'the empty name'} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
@@ -761,6 +769,16 @@ def _last_rows(found: FoundDialect, samples: Sequence[TextSample]) -> Iterator[t
             if flags:
                 yield OTHERWISE, flags
             return
+
+
+def _begin_with_blanks(found: FoundDialect, asked: DialectOptions) -> int:
+    """Return the number of rows whose first field is text that begins with a blank."""
+    if found.trim or found.width == 1 or found.marks.delimiter == " " or asked.lines.blanks:
+        return 0
+    rows = [row for file in found.files for row in file.rows[int(found.header) :]]
+    first = [row[0] for row in rows if len(row) == found.width]
+    begun = sum(field[:1] == " " and bool(field.strip()) for field in first)
+    return begun if begun and kind(first, found.marks.delimiter) == "" else 0
 
 
 def _holds_text(found: FoundDialect) -> bool:
