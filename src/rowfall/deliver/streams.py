@@ -28,6 +28,12 @@ from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
+from rowfall.plan.settings import (
+    LEAST_MEMORY,
+    PARQUET_WAITING,
+    parquet_memory,
+    statement_limit,
+)
 from rowfall.plan.statements import sent_column, sent_type
 from rowfall.schema.projection import Scan
 from rowfall.schema.text.records import SCAN, Read, header_names, record_starts
@@ -452,4 +458,13 @@ def local_settings(
     wanted: dict[str, str | int | float] = {s.name: s.value for s in reading}
     wanted |= {name: value for name, value in settings.items() if name not in _NOT_LOCAL}
     wanted["max_threads"] = max(1, facts.cores // share)
+    if encoding is not None and encoding.kind is Kind.TYPED:
+        # Each holds a column of a row group; after a try that took too much the plan has fewer.
+        given = int(settings.get("max_threads", 0))
+        wanted["max_threads"] = min(wanted["max_threads"], given or wanted["max_threads"])
+    # Of each statement and of all of them: --memory is what is taken here, whoever stores the rows.
+    limit = max(statement_limit(facts), LEAST_MEMORY // 4)
+    wanted |= {"max_memory_usage": limit, "max_memory_usage_for_user": limit}
+    if (waiting := int(wanted.get(PARQUET_WAITING, 0))) > 0:
+        wanted[PARQUET_WAITING] = min(waiting, parquet_memory(facts) // share)
     return facts.known(wanted)

@@ -66,6 +66,7 @@ LEAST_READ_ROWS = 512
 ORC_ROWS = 100_000
 _ORC_ROWS = "input_format_orc_row_batch_size"
 # The Parquet reader's own sizes.
+PARQUET_WAITING = "input_format_parquet_memory_high_watermark"
 _PARQUET_ROWS = "input_format_parquet_max_block_size"
 _PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
 OWN_PARQUET = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
@@ -264,11 +265,12 @@ def _reservable(facts: Facts, shape: LoadShape, readers: int, inserting: int) ->
     taken = inserting * RESERVED_PER_FILE * sum(_files(c.type) for c in shape.columns)
     if shape.decoded:
         readers = 0  # another process
-    left = _limit(facts) - facts.memory // 16 - readers * reading - taken
+    left = statement_limit(facts) - facts.memory // 16 - readers * reading - taken
     return max(left, 0) // ((RESERVED_COPIES + PIPED_COPIES * shape.decoded) * inserting)
 
 
-def _limit(facts: Facts) -> int:
+def statement_limit(facts: Facts) -> int:
+    """Return the bytes that a statement may take of an engine's memory."""
     return facts.memory - ENGINE_BASE // 2
 
 
@@ -276,6 +278,11 @@ def _parquet_memory(facts: Facts, shape: LoadShape) -> int:
     """Return the bytes that the Parquet reader may hold, 0 for other formats."""
     if shape.encoding is None or shape.encoding.format not in {"Parquet", *LAKES}:
         return 0
+    return parquet_memory(facts)
+
+
+def parquet_memory(facts: Facts) -> int:
+    """Return the bytes that a reader of Parquet may hold of an engine's memory."""
     return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
 
 
@@ -318,7 +325,7 @@ def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
     )
     held = _parquet_memory(facts, shape)
     waiting = Setting(
-        "input_format_parquet_memory_high_watermark",
+        PARQUET_WAITING,
         held,
         f"1/{PARQUET_SHARE} of the memory that is left may wait to be sorted",
     )
@@ -349,7 +356,7 @@ def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
         ),
         Setting(
             "max_memory_usage",
-            _limit(facts),
+            statement_limit(facts),
             "the statement's share of --memory; it fails alone, not the machine",
         ),
     ]

@@ -248,8 +248,8 @@ def _engine_here(
     if memory is not None and idle is not True:
         _check_memory(options)
     return Embedded(
-        folder, memory=None if idle is True else memory,
-        threads=options.threads, fds=source.fds, idle=idle, durable=not options.no_sync,
+        folder, memory=memory, threads=options.threads, fds=source.fds, idle=idle,
+        durable=not options.no_sync,
         work=source.work if isinstance(source, Folders) else "", reads=reads,
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ BOM = "\ufeff".encode()
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
 JSON = Encoding("JSONEachRow", "none", Kind.JSON)
+PARQUET = Encoding("Parquet", "none", Kind.TYPED)
 SCHEMA = Schema(
     (strict_column("a", "a", "Int64", Kind.TEXT), strict_column("b", "b", "String", Kind.TEXT))
 )
@@ -122,6 +123,19 @@ def test_the_local_engine_reads_as_the_server_would() -> None:
     given = {"max_threads": 64, "x": 1, "only_the_server": 1}
     local = streams.local_settings(given, CSV, SCHEMA.columns, facts, 2)
     assert local == {"max_threads": 4, "date_time_overflow_behavior": "throw", "x": 1}
+
+
+def test_the_local_engine_keeps_to_its_own_memory() -> None:
+    """Statements that read for a server had no limit, and its shares of Parquet."""
+    waiting = "input_format_parquet_memory_high_watermark"
+    names = {"max_threads", "max_memory_usage", "max_memory_usage_for_user", waiting}
+    facts = Facts("1", 8, 1 << 30, frozenset(names))
+    given = {"max_threads": 2, "max_memory_usage": 64 << 30, waiting: 4 << 30}
+    local = streams.local_settings(given, PARQUET, SCHEMA.columns, facts, 2)
+    assert local["max_memory_usage"] == local["max_memory_usage_for_user"] == 849 << 20
+    assert local[waiting] == ((1024 - 350) << 20) // 8 // 2
+    assert local["max_threads"] == 2, "half of what the plan had, after a try that took too much"
+    assert streams.local_settings(given, CSV, SCHEMA.columns, facts, 2)["max_threads"] == 4
 
 
 @pytest.mark.parametrize(
