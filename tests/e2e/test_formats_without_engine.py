@@ -128,6 +128,7 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
     "frame of pandas": lambda _: TABLE.to_pandas(),
 }  # fmt: skip
 
+DATABASES = ("postgresql", "mariadb")
 TARGETS = {"clickhouse", "postgresql", "mariadb", "duckdb"}
 # docs/guides/install.md says the same in words.
 NEEDS_ENGINE = {
@@ -140,8 +141,9 @@ NEEDS_ENGINE = {
 
 @pytest.fixture
 def targets(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> dict[str, str]:
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clickhouse: ClickHouse,
+    postgresql: PostgresqlServer, mariadb: MariaDB,
+) -> dict[str, str]:  # fmt: skip
     """Each target, in a process without the engine."""
 
     def started(self: Embedded) -> None:
@@ -151,9 +153,6 @@ def targets(
     for module in (prestart, embedded, remedies):
         monkeypatch.setattr(module, "is_installed", lambda: False)
     monkeypatch.setenv("ROWFALL_HOME", str(tmp_path / "home"))
-    clickhouse: ClickHouse = request.getfixturevalue("clickhouse")
-    postgresql: PostgresqlServer = request.getfixturevalue("postgresql")
-    mariadb: MariaDB = request.getfixturevalue("mariadb")
     monkeypatch.setenv("PGPASSWORD", postgresql.password)
     mariadb.query("CREATE DATABASE IF NOT EXISTS without_engine")
     return {
@@ -164,14 +163,29 @@ def targets(
 
 # Excel and SQLite are systems with tests of their own; Parquet is what most have besides text.
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("kind", ["parquet", *(k for k in FILES if k != "parquet"), *OTHERS])
-def test_what_needs_the_engine(kind: str, targets: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(k for k in FILES if k != "parquet"), *OTHERS, *DATABASES]
+)
+def test_what_needs_the_engine(
+    kind: str, targets: dict[str, str], tmp_path: Path, postgresql: PostgresqlServer,
+    mariadb: MariaDB,
+) -> None:  # fmt: skip
     folder = tmp_path / "in"
     folder.mkdir()
     if kind in FILES:
         path = folder / f"a.{kind}"
         FILES[kind](path)
         source: Any = str(path)
+    elif kind == "postgresql":
+        postgresql.run(f"CREATE TABLE without AS SELECT * FROM generate_series(1, {COUNT}) AS id")
+        source = f"{postgresql.uri}/without"
+    elif kind == "mariadb":
+        ids = ", ".join(f"({n})" for n in range(COUNT))
+        mariadb.query(
+            "CREATE OR REPLACE TABLE without_engine.without (id BIGINT NOT NULL)",
+            f"INSERT INTO without_engine.without VALUES {ids}",
+        )
+        source = mariadb.uri("without_engine/without")
     else:
         source = OTHERS[kind](folder)
     table = "without_" + "".join(c if c.isalnum() else "_" for c in kind)
