@@ -70,13 +70,13 @@ class _Cost:
 
 # Values tell more than bytes: those of taxi and hits differ by a third where a stored byte of one
 # is worth two of another. Fitted to bench/results-forecast.json (2 cores, three rounds): trips,
-# taxi, lineitem and hits in csv.gz, json.gz and Parquet, 3 to 105 columns, are within 20 % of its
+# taxi, lineitem and hits in csv.gz, json.gz and Parquet, 3 to 105 columns, are within 25 % of its
 # seconds.
 _COSTS: dict[tuple[Kind, bool], _Cost] = {
     (Kind.TEXT, True): _Cost(12.6e-9, 6.9e-9),
     (Kind.JSON, True): _Cost(9.7e-9, 12.9e-9),
-    (Kind.TYPED, True): _Cost(5e-9, 8.2e-9, column=1e-3),
-    (Kind.TYPED, False): _Cost(5e-9, 8.2e-9, column=1e-3),
+    (Kind.TYPED, True): _Cost(3.5e-9, 8.4e-9, column=3e-4),
+    (Kind.TYPED, False): _Cost(3.5e-9, 8.4e-9, column=3e-4),
 }
 # Of rows by the protocol of a database on this machine, its own work with them included: 20 M trips
 # of 3 columns and 0.5 M hits of 105 columns, tables of 1 GB. What a table takes on disk tells
@@ -85,8 +85,8 @@ _ROWS_OF_DATABASES = _Cost(0.0, 90e-9, 110e-9)
 _FORMAT_COSTS = {"PostgreSQL": _ROWS_OF_DATABASES, "MySQL": _ROWS_OF_DATABASES}
 # Seconds that a load of objects takes longer than one of files here: it lists them, signs and asks;
 # and CPU seconds of a byte that comes through a socket. 24 loads of 32 to 175 MB from a store on
-# this machine took 0 to 0.31 s longer, those of Parquet 0.18 to 0.31.
-_REMOTE_SECONDS, _REMOTE_BYTE = 0.15, 1e-9
+# this machine took 0.04 to 0.74 s longer, with their bytes.
+_REMOTE_SECONDS, _REMOTE_BYTE = 0.18, 2.5e-9
 # Memory bytes that remote objects take besides: what is fetched before it is parsed. The same loads
 # took 39 to 225 MB more.
 _FETCHED_TIMES, _FETCHED_MOST = 1.5, 160 << 20
