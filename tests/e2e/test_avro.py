@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import fastavro
 import pytest
@@ -146,3 +149,20 @@ def test_numbers_in_a_unit_of_their_own_are_no_seconds(
         assert shell.rows(f"SELECT toString(a) FROM {table} ORDER BY 1") == [[shown], [None]]
     shell.ok("load", name, "--table", "n")
     assert shell.rows("SELECT a FROM n ORDER BY 1") == [[value], [None]]
+
+
+def test_nor_are_those_of_a_pipe(shell: Shell) -> None:
+    schema = {"type": "record", "name": "r", "fields": [
+        {"name": "a", "type": {"type": "int", "logicalType": "time-millis"}}]}  # fmt: skip
+    path = shell.folder / "a.avro"
+    with path.open("wb") as out:
+        fastavro.writer(out, schema, [{"a": 5005}])
+    command = [sys.executable, "-m", "rowfall", "load", "-", "--table", "t", "--type", "a Time64"]
+    env = {**os.environ, "HOME": str(shell.cli.home)}
+    with path.open("rb") as given:
+        done = subprocess.run(
+            command, cwd=shell.folder, env=env, stdin=given, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "the numbers of a are time-millis of Avro" in done.stderr

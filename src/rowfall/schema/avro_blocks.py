@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError
@@ -76,9 +76,15 @@ def endless(
     return None
 
 
-def schemas(
-    source: ObjectSource, splits: Iterable[Split], packed: str
-) -> Iterator[Mapping[str, Any]]:
+@runtime_checkable
+class HasPieces(Protocol):
+    """A source that gives the bytes of an object, or those that it begins with."""
+
+    def pieces(self, split: Split) -> Iterable[bytes]:
+        """Give bytes from the beginning on."""
+
+
+def schemas(source: HasPieces, splits: Iterable[Split], packed: str) -> Iterator[Mapping[str, Any]]:
     """Give the schemas of files of records; those that cannot be read are left out.
 
     Args:

@@ -325,7 +325,7 @@ class _Sampler:
         else:
             columns = self.described(splits)
             notes = note_geometries(columns)
-        if encoding.format == "Avro" and isinstance(self.source, ObjectSource):
+        if encoding.format == "Avro" and isinstance(self.source, avro_blocks.HasPieces):
             schemas = avro_blocks.schemas(self.source, splits, encoding.compression)
             columns = avro_units.with_units(columns, schemas)
         if options.text is not None:

@@ -149,6 +149,14 @@ class StandardInput:
             raise broken
         return [(split, text) for split in splits if (text := broken or self._cut())]
 
+    def pieces(self, split: Split) -> Iterator[bytes]:
+        """Give the first bytes of the stream, as they came or as they are in its copy."""
+        if not self._spooled:
+            yield self._head
+            return
+        with open(self._spooled, "rb") as file:
+            yield file.read(HEAD)
+
     def _cut(self) -> str | None:
         path = self._spooled or os.path.join(self._folder, "sample")
         if self._encoding is None or self._encoding.compression not in ("zstd", "lz4"):
