@@ -19,10 +19,10 @@ from unit.cli.data_hints import NOT_TRIED, OF_THE_COMMAND, PASTED_BY
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
 pytestmark = ONE_WORKER
-# Of Kafka's own programs and pip.
+# Of Kafka's own programs, pip and the AWS command line.
 FOREIGN = {
     "--list", "--upgrade", "--bootstrap-server", "--alter", "--topic", "--entity-type",
-    "--entity-name", "--add-config",
+    "--entity-name", "--add-config", "--queue-name",
 }  # fmt: skip
 # What follows the name of the program where no command does.
 WORDS = {"cannot", "does", "loads", "may", "needs", "to"}
@@ -196,6 +196,8 @@ def test_the_extras_that_hints_install_exist() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("extras.")
     ]
-    named = {node.args[-1].value for node in calls if isinstance(node.args[-1], ast.Constant)}
+    # extras.driver(what, EXTRA, module, ...); missing(what, EXTRA); command(EXTRA)
+    given = [node.args[:2][-1] for node in calls]
+    named = {node.value for node in given if isinstance(node, ast.Constant)}
     known = {*project["project"]["optional-dependencies"]}
     assert {"embedded", "aws", "kafka", "mysql", "postgresql"} <= named <= known
