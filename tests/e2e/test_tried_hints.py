@@ -486,7 +486,7 @@ def test_a_word_for_null_behind_the_sample(shell: Shell) -> None:
 @pytest.mark.sampled(1)
 def test_no_hint_fills_rows_whose_fields_stand_between_runs_of_blanks(shell: Shell) -> None:
     """--short-rows null was named, which moves what stands behind an empty cell one to the left."""
-    shell.write("a.csv", "Station  Mean Temp  Max\n" + "A  1.5  3\n" * 30)
+    shell.write("a.csv", "Station Mean Temp Max\n" + "A  1.5  3\n" * 30)
     refused = shell.ends(2, "load", "a.csv", "--table", "t").talk
     assert "--short-rows" not in refused
     assert "--skip-lines 1 --columns" in refused

@@ -266,6 +266,8 @@ def measured_load(
     options = replace(
         options, force=False, force_append=False, loaded=None, verify=False, rejects=None,
         wait=None, follow=False, replace=False,
+        # What rows take on disk is not told, and asking a slow store for it takes a minute.
+        no_space_check=True,
     )  # fmt: skip
     with open_session(Request(sources, to, table, options, password), silent, dry=True) as session:
         if not session.source.replayable:
@@ -278,9 +280,6 @@ def measured_load(
         if refused is not None:
             raise refused
         emit(Note("info", "measuring the source"))
-        if session.remote:
-            # What rows take on disk is not told, and asking a slow store for it takes a minute.
-            session = replace(session, options=replace(session.options, no_space_check=True))
         facts = survey(session, set(), thorough=True)
         plan = make_plan(facts, options)
         _check_rows(plan)

@@ -90,9 +90,9 @@ def find_misfits(
     query = f"SELECT [{', '.join(asked)}], [{', '.join(shown)}] FROM "
     ((counts, values),) = ask(SqlText.of(query, relation), settings)
     found = [
-        (column, int(wrong), int(nulls), value)
-        for column, (wrong, nulls), value in zip(columns, counts, values, strict=True)
-        if int(wrong) + int(nulls) and parse_type(column.type).base != "String"
+        (column, int(wrong), int(empty), int(nulls), value)
+        for column, (wrong, empty, nulls), value in zip(columns, counts, values, strict=True)
+        if int(wrong) + int(empty) and parse_type(column.type).base != "String"
     ]
     if not found:
         return []
@@ -101,8 +101,8 @@ def find_misfits(
         facts = _measured(reader, rows, of_them, ask)
     misfits = []
     details = _details(reader, relation, of_them, ask)
-    for column, wrong, nulls, value in found:
-        known = replace(details.get(column.name, Values()), wrong=wrong, nulls=nulls)
+    for column, wrong, empty, nulls, value in found:
+        known = replace(details.get(column.name, Values()), wrong=wrong, nulls=empty)
         types = wider(column.type, facts.get(column.source, ColumnFacts(column.source)), known)
         text = str(value) if wrong else None
         times = reader.schema.times
@@ -145,7 +145,10 @@ def _wrong(column: Column) -> str:
 
 
 def _counts(column: Column) -> str:
-    return f"countIf({_wrong(column)}), countIf(({_bad(column)}) AND {_empty(column)})"
+    """Return SQL for how many values do not fit: texts, those that are empty, NULL among these."""
+    bad, null = _bad(column), f"isNull({sql.name(column.source)})"
+    empty = f"({bad}) AND {_empty(column)}"
+    return f"countIf({_wrong(column)}), countIf({empty}), countIf(({bad}) AND {null})"
 
 
 def _details(
