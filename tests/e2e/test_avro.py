@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import fastavro
 import pytest
@@ -166,3 +168,50 @@ def test_nor_are_those_of_a_pipe(shell: Shell) -> None:
         )  # fmt: skip
     assert done.returncode == 2
     assert "the numbers of a are time-millis of Avro" in done.stderr
+
+
+def times(*units: str) -> dict[str, Any]:
+    """A schema with a column for each unit: a, b, and so on."""
+    fields = [
+        {"name": name, "type": {
+            "type": "int" if unit == "time-millis" else "long", "logicalType": unit}}
+        for name, unit in zip("abc", units, strict=False)
+    ]  # fmt: skip
+    return {"type": "record", "name": "r", "fields": fields}
+
+
+def put_times(shell: Shell, name: str, unit: str, value: int) -> None:
+    out = io.BytesIO()
+    fastavro.writer(out, times(unit), [{"a": value}])
+    packed = name.endswith(".gz")
+    shell.write(name, gzip.compress(out.getvalue()) if packed else out.getvalue())
+
+
+def test_files_whose_times_count_other_units(shell: Shell) -> None:
+    """The reader puts the numbers of each file into a column: 5.005 s in ms were 5.005 ms in us."""
+    for at in range(10):  # some of which are in no sample
+        unit, value = ("timestamp-millis", 5005) if at == 8 else ("timestamp-micros", 5005000)
+        put_times(shell, f"in/{at}.avro", unit, value)
+    done = shell.ends(1, "load", "in", "--table", "t")
+    assert "8.avro" in done.talk
+    assert "a is timestamp-millis instead of timestamp-micros" in done.talk
+    assert shell.row("SELECT count(), toString(any(a)) FROM t") == [9, "1970-01-01 00:00:05.005000"]
+
+
+def test_units_of_files_of_which_some_are_packed(shell: Shell) -> None:
+    put_times(shell, "in/a.avro", "time-millis", 5005)
+    put_times(shell, "in/b.avro.gz", "time-millis", 5005)
+    done = shell.ends(2, "load", "in", "--table", "t", "--type", "a Time64")
+    assert "the numbers of a are time-millis of Avro" in done.talk
+
+
+def test_numbers_that_are_selected_as_they_are(shell: Shell) -> None:
+    """With --select whatever was a number was taken for seconds."""
+    put_times(shell, "a.avro", "time-millis", 5005)
+    shell.ok("query", "--write", "CREATE TABLE t (a Time64(3)) ORDER BY ()")
+    shell.ok("query", "--write", "CREATE TABLE b (b Time64(3)) ORDER BY ()")
+    for table, select in (("t", "*"), ("t", "a"), ("b", "a AS b"), ("b", "a b")):
+        done = shell.ends(2, "load", "a.avro", "--table", table, "--select", select)
+        assert "time-millis of Avro, a unit that Time64(3) does not know" in done.talk
+    shell.ok("load", "a.avro", "--table", "t", "--select", "intDiv(a, 1000) AS a")
+    assert shell.row("SELECT toString(a) FROM t") == ["00:00:05.000"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from e2e.tools import Shell, made
@@ -80,3 +82,17 @@ def test_native_columns_are_selected(shell: Shell) -> None:
     shell.ok("load", "a.csv", "--to", "a.native")
     shell.ok("load", "a.native", "--select", "n", "--to", "some")
     assert shell.rows("SELECT * FROM a ORDER BY n", "--to", "some") == [["x"], ["y"]]
+
+
+def test_moments_of_bson_are_milliseconds(shell: Shell) -> None:
+    """The engine says that they have six digits of a second, and read 2023 as 1970."""
+    moment = b"\x09a\0" + struct.pack("<q", 1_700_000_000_123)
+    inside = b"\x04l\0" + struct.pack("<i", 16) + b"\x090\0" + moment[3:] + b"\0"
+    document = moment + inside + b"\0"
+    shell.write("a.bson", struct.pack("<i", len(document) + 4) + document)
+    exact = "2023-11-14 22:13:20.123"
+    shell.ok("load", "a.bson", "--table", "t")
+    assert shell.row("SELECT toString(a), toString(l[1]) FROM t") == [exact, exact]
+    shell.ok("load", "a.bson", "--table", "n", "--type", "a DateTime64(6, 'UTC')")
+    assert shell.row("SELECT toString(a) FROM n") == [f"{exact}000"]
+    shell.ends(1, "load", "a.bson", "--table", "s", "--type", "a DateTime('UTC')")

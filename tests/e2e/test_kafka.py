@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import shlex
 import signal
 import sqlite3
 import time
@@ -133,6 +134,41 @@ def test_avro_with_a_schema_registry(shell: Shell, kafka: Kafka) -> None:
     refused = shell.ends(4, "load", f"{uri(kafka, topic)}?{more}", "--format", "Avro")
     assert "401" in refused.talk
     assert "registry.url" in shell.ends(2, "load", uri(kafka, topic), "--format", "Avro").talk
+    registry.close()
+
+
+def test_times_of_avro_in_units_of_their_own(shell: Shell, kafka: Kafka) -> None:
+    """1005 ms were stored as 00:16:45, and microseconds of an older schema were cut to ms."""
+    registry = Registry()
+
+    def schema(unit: str) -> dict[str, Any]:
+        base = "int" if unit == "time-millis" else "long"
+        column = {"name": "a", "type": {"type": base, "logicalType": unit}}
+        return {"type": "record", "name": "r", "fields": [column]}
+
+    topic, day = kafka.create(), schema("time-millis")
+    kafka.send(topic, avro(registry.add(json.dumps(day)), day, {"a": 1005}))
+    source = f"{uri(kafka, topic)}?schema.registry.url={registry.url}"
+    shell.ok("query", "--write", "CREATE TABLE made (a Time64(3)) ORDER BY ()")
+    for more in (("--table", "t", "--type", "a Time64(3)"), ("--table", "made")):
+        done = shell.ends(2, "load", source, "--format", "Avro", *more)
+        assert "the numbers of a are time-millis of Avro" in done.talk
+    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
+    shell.ok("load", source, "--format", "Avro", "--table", "made", "--select", select)
+    assert shell.row("SELECT toString(a) FROM made") == ["00:00:01.005"]
+
+    topic, micros, millis = kafka.create(), schema("timestamp-micros"), schema("timestamp-millis")
+    ids = [registry.add(json.dumps(one)) for one in (micros, millis)]
+    kafka.send(topic, avro(ids[0], micros, {"a": 5005000}))
+    kafka.send(topic, avro(ids[1], millis, {"a": 6006}))
+    source = f"{uri(kafka, topic)}?schema.registry.url={registry.url}"
+    load(shell, source, "--format", "Avro")
+    shown = ["1970-01-01 00:00:05.005", "1970-01-01 00:00:06.006"]
+    assert shell.rows("SELECT toString(a) FROM t ORDER BY a") == [[one] for one in shown]
+    kafka.send(topic, avro(ids[0], micros, {"a": 7007007}))
+    kafka.send(topic, avro(ids[1], millis, {"a": 8008}))
+    failed = shell.ends(1, "load", source, "--format", "Avro", "--table", "t")
+    assert f"offset 2: it is not of its schema {ids[0]}: the schema {ids[1]}" in failed.talk
     registry.close()
 
 

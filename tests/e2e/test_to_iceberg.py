@@ -183,7 +183,7 @@ def test_types_of_a_new_table(into: Into) -> None:
     ("value", "what", "hint"),
     [
         ("toInt128(1)", "column x: Int128", "--type 'x String'"),
-        ("toDateTime64('2024-01-01', 9, 'UTC')", "column x: DateTime64(9", "DateTime64(6)"),
+        ("toDateTime64('2024-01-01', 9, 'UTC')", "column x: DateTime64(9", "--type 'x String'"),
         pytest.param("toDecimal256(1, 50)", "38 digits", "--type 'x String'",
                      marks=pytest.mark.long),
         pytest.param("(1, 2)", "need names", "--type 'x String'", marks=pytest.mark.long),

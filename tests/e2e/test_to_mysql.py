@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from e2e.following import Follower, put
+from e2e.test_avro import put_times
 from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
@@ -805,3 +807,14 @@ def test_what_a_table_that_is_replaced_held_is_not_the_new_ones(
     assert json.loads(db.shell.ok("load", one, "--replace", *words).out)["rows"] == 1
     assert json.loads(db.shell.ok("load", str(folder), *words).out)["rows"] == 5
     assert db.run("SELECT COUNT(*), COUNT(DISTINCT a) FROM t") == [(6, 6)]
+
+
+def test_milliseconds_of_avro_are_no_clock(db: Database) -> None:
+    """The server took 1005 milliseconds for ten minutes and five seconds."""
+    db.run("CREATE TABLE t (a TIME(3))")
+    put_times(db.shell, "a.avro", "time-millis", 1005)
+    done = db.fails(2, "a.avro")
+    assert "the numbers of a are time-millis of Avro" in done.talk
+    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
+    db.load("a.avro", "--select", select)
+    assert db.run("SELECT CAST(a AS CHAR) FROM t") == [("00:00:01.005",)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from e2e.following import Follower, put
+from e2e.test_avro import put_times
 from e2e.tools import Done, Shell, csv, made
 from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
@@ -676,3 +678,15 @@ def _database(into: Into) -> PostgresDatabase:
     assert isinstance(database, PostgresDatabase)
     database.check(dry=False)
     return database
+
+
+@pytest.mark.parametrize("type_", ["time", "interval"])
+def test_milliseconds_of_avro_are_no_clock(into: Into, type_: str) -> None:
+    """The server took 1005 milliseconds for five past ten, or for 1005 seconds."""
+    into.do(f"CREATE TABLE {{s}}.t (a {type_})")
+    put_times(into.shell, "a.avro", "time-millis", 1005)
+    done = into.ends(2, "load", "a.avro", "--table", "t")
+    assert "the numbers of a are time-millis of Avro" in done.talk
+    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
+    into.load("a.avro", "--table", "t", "--select", select)
+    assert into.ask("SELECT a::text FROM {s}.t") == [("00:00:01.005",)]

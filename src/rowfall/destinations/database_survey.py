@@ -34,7 +34,7 @@ def stored_columns(
     if table is None or not table.columns:
         return TargetColumns(json_type=False)
     existing = _as_asked(session, database, [list(column) for column in table.columns])
-    return TargetColumns(existing, json_type=False)
+    return TargetColumns(existing, json_type=False, clocks=table.clocks)
 
 
 def options_here(session: Session) -> Options:

@@ -55,6 +55,7 @@ class ExistingTable:
         engine: with its arguments, keys and settings.
         columns: (name, type, default_kind), in their order.
         binary: names of those that take bytes, see :attr:`rowfall.core.model.Column.binary`.
+        clocks: names of times of day and the like, whose text only the server reads.
     """
 
     create_query: str
@@ -63,6 +64,7 @@ class ExistingTable:
     columns: tuple[tuple[str, str, str], ...]
     partition_key: str = ""
     binary: frozenset[str] = frozenset()
+    clocks: frozenset[str] = frozenset()
 
 
 class NoAnswerError(EngineError):

@@ -18,8 +18,12 @@ from typing import Any, Protocol, runtime_checkable
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Split
+from rowfall.core.model import Encoding
 from rowfall.core.pieces import Pieces
 from rowfall.schema.text.long_records import UNREADABLE, unpacked
+from rowfall.sources.base import Ranged
+from rowfall.sources.compression import compression_of
+from rowfall.stores.heads import HEAD
 from rowfall.stores.objects import ObjectSource
 
 # Behind that an error without a place is given, as for records of text.
@@ -38,18 +42,16 @@ _BY_NAME = {"zstandard": "zstd", "xz": "xz", "bzip2": "bz2"}
 
 
 def endless(
-    source: ObjectSource, splits: Iterable[Split], packed: str = "none"
+    source: ObjectSource, splits: Iterable[Split], encoding: Encoding
 ) -> SourceError | None:
     """Return the error about a file with more elements that take no bytes than there may be.
 
     Files are looked through only where the schema of the first one has such elements, for half a
     minute at most; those that cannot be read are left out: who loads them says why.
-
-    Args:
-        packed: how the files are, whole.
     """
     until = time.monotonic() + _MOST_SECONDS
     for split in splits:
+        packed = compression_of(split.uri, encoding)
         with (
             suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, TypeError, RecursionError),
             _Counted(Pieces(unpacked(source.pieces(split), packed))) as file,
@@ -84,22 +86,34 @@ class HasPieces(Protocol):
         """Give bytes from the beginning on."""
 
 
-def schemas(source: HasPieces, splits: Iterable[Split], packed: str) -> Iterator[Mapping[str, Any]]:
-    """Give the schemas of files of records; those that cannot be read are left out.
-
-    Args:
-        packed: how the files are, whole.
-    """
+def schemas(
+    source: HasPieces, splits: Iterable[Split], encoding: Encoding
+) -> Iterator[Mapping[str, Any]]:
+    """Give the schemas of files of records; those that cannot be read are left out."""
     for split in splits:
+        if (found := schema_of(source, split, encoding)) is not None:
+            yield found
+
+
+def schema_of(source: HasPieces, split: Split, encoding: Encoding) -> Mapping[str, Any] | None:
+    """Return the schema of a file of records; None where it cannot be read, or is of no record."""
+    packed = compression_of(split.uri, encoding)
+    begins: list[Iterable[bytes]] = [source.pieces(split)]
+    if isinstance(source, Ranged):  # of what is far away no more than has to be
+        begins.insert(0, _head(source, split))
+    for begin in begins:
         with (
             suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, RecursionError),
-            _Counted(Pieces(unpacked(source.pieces(split), packed))) as file,
+            _Counted(Pieces(unpacked(begin, packed))) as file,
         ):
-            found = None
             if _take(file, len(_MAGIC)) == _MAGIC:
                 found = json.loads(_metadata(file)[b"avro.schema"])
-            if isinstance(found, dict):
-                yield found
+                return found if isinstance(found, dict) else None
+    return None
+
+
+def _head(source: Ranged, split: Split) -> Iterator[bytes]:
+    yield source.part(split, 0, min(HEAD, split.size or HEAD))
 
 
 def _plain(block: bytes, codec: bytes) -> bytes:

@@ -24,7 +24,7 @@ from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
-from rowfall.schema.avro_units import check_unit
+from rowfall.schema.avro_units import check_unit, units_selected
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
@@ -166,7 +166,7 @@ def schema_for(
     shaped = shape(sample, listing, own, only)
     inference = _Inference(
         listing, asked, own, existing, ask, widen=options.widen,
-        defaults=None if table is None else table.defaults,
+        defaults=None if table is None else table.defaults, clocks=target.clocks,
     )  # fmt: skip
     columns, made = inference.columns_of(shaped)
     widens = options.widen and table is not None and bool(sample.splits)
@@ -280,6 +280,7 @@ class _Inference:
         existing: columns of the table, None where there is none yet.
         widen: those of a table become wider for values of files.
         defaults: gives what the table computes by itself; None where it cannot be asked.
+        clocks: columns of the table that take times of day as text.
     """
 
     listing: Listing
@@ -289,6 +290,7 @@ class _Inference:
     ask: RunSelect
     widen: bool = False
     defaults: Defaults | None = None
+    clocks: frozenset[str] = frozenset()
 
     def columns_of(self, shaped: ShapedSample) -> tuple[tuple[Column, ...], Projection | None]:
         """Return the columns of the table, and what they are made of if not of those read."""
@@ -302,6 +304,9 @@ class _Inference:
     ) -> tuple[Column, ...]:  # fmt: skip
         """Return columns as they are read: those of a table, those asked for, or by the sample."""
         if existing is not None:
+            for found in sample.columns:
+                if found.name in self.clocks:
+                    check_unit(found.name, "Time", found)
             columns = _match(existing, sample, asked.types, self.ask, defaults)
         else:
             columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
@@ -341,10 +346,14 @@ class _Inference:
             reasons = {c.name: c.reason for c in reads}
             return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
         found_types = selected(made, self.ask, types)
+        units = units_selected(own.select, shaped.sample.columns, found_types)
         selection = replace(
             shaped.sample,
             encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
-            columns=tuple(ColumnFacts(name, DeclaredType(type_)) for name, type_ in found_types),
+            columns=tuple(
+                ColumnFacts(name, DeclaredType(type_, unit=units.get(name, "")))
+                for name, type_ in found_types
+            ),
             example="--select",
         )
         if existing is None and not asked.columns:

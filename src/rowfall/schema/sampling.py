@@ -173,7 +173,7 @@ def take_sample(
         return sampler.sample_json(options)
     if encoding.format == "Avro" and isinstance(source, ObjectSource):
         everything = (listing.split(n, "") for n in range(len(listing)))
-        if (error := avro_blocks.endless(source, everything, encoding.compression)) is not None:
+        if (error := avro_blocks.endless(source, everything, encoding)) is not None:
             raise error
     return sampler.sample_typed(options)
 
@@ -326,7 +326,7 @@ class _Sampler:
             columns = self.described(splits)
             notes = note_geometries(columns)
         if encoding.format == "Avro" and isinstance(self.source, avro_blocks.HasPieces):
-            schemas = avro_blocks.schemas(self.source, splits, encoding.compression)
+            schemas = avro_blocks.schemas(self.source, splits, encoding)
             columns = avro_units.with_units(columns, schemas)
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)

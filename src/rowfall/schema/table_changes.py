@@ -66,6 +66,7 @@ class TargetColumns:
         null_tuples: there is the type Nullable(Tuple). ``time_types``: there are Time and Time64.
         times: that the target holds.
         alone: no engine runs that could be asked about the source for nothing.
+        clocks: columns of the table that take times of day as text.
     """
 
     existing: Rows | None = None
@@ -76,6 +77,7 @@ class TargetColumns:
     time_types: bool = True
     times: TimeRange = WIDE
     alone: bool = False
+    clocks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

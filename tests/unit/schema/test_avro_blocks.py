@@ -9,6 +9,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.schema import avro_blocks
 from rowfall.schema.avro_blocks import endless, too_large
@@ -17,6 +18,7 @@ from rowfall.stores.objects import ObjectSource
 
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
 SMALL, LARGE = 1 << 20, 4 << 20
+AVRO = Encoding("Avro", "none", Kind.TYPED)
 
 
 def said(path: Path) -> str | None:
@@ -88,7 +90,7 @@ EMPTY = {"type": "record", "name": "none", "fields": [{"name": "n", "type": "nul
 def counted(path: Path) -> str | None:
     source = open_source([str(path)], Options())
     assert isinstance(source, ObjectSource)
-    error = endless(source, [source.listing().split(0, "")])
+    error = endless(source, [source.listing().split(0, "")], AVRO)
     return None if error is None else error.message
 
 

@@ -32,6 +32,7 @@ from rowfall.core.own_files import REJECTS_NAME
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.database import RefusedRowError
+from rowfall.schema import avro_blocks, avro_units
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.bad_rows.search import (
     BadRowSearch,
@@ -58,6 +59,7 @@ from rowfall.schema.types import (
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.null_lists import null_lists
 from rowfall.sources.base import Numbered, Source
+from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import BLANKS_REFUSED
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
@@ -216,7 +218,7 @@ class BadRows:
         return row + int(encoding.has_header)
 
     def other_types(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Return Parquet files whose columns differ from those of the sampled file, and how.
+        """Return files whose columns differ from those of the sampled file, and how.
 
         The reader casts to the types that it is given and leaves out columns that it is not asked
         for, both without a word. Footers are read in one statement, a few milliseconds a file.
@@ -224,6 +226,8 @@ class BadRows:
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return []
+        if encoding.format == "Avro" and (units := self._other_units(splits, encoding)):
+            return units
         if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
             return self._other_columns(splits, encoding)
         if encoding.format != "Parquet" or self._plan.schema.checks.footers_fit:
@@ -286,6 +290,20 @@ class BadRows:
 
     def takes_empty_lists(self, split: Split) -> bool:
         return self._search.takes_empty_lists(split)
+
+    def _other_units(self, splits: Sequence[Split], encoding: Encoding) -> list[tuple[Split, str]]:
+        """Return the files of Avro whose times count other units than those of the sampled file."""
+        source = self._source
+        if not isinstance(source, ObjectSource) or len(self._plan.listing) == 1:
+            return []
+        first = avro_blocks.schema_of(source, source.sample(self._plan.listing, 1)[0], encoding)
+        others = []
+        names = {column.source for column in self._plan.schema.reads}
+        for split in splits if first else ():
+            own = avro_blocks.schema_of(source, split, encoding)  # None: the INSERT says why
+            if first and own and (what := avro_units.other_units(first, own, names)):
+                others.append((split, f"other columns than in the first file: {what}"))
+        return others
 
     def _other_columns(
         self, splits: Sequence[Split], encoding: Encoding

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date, time
 from typing import Any
 
 from rowfall.core.model import Encoding, Kind
@@ -18,6 +19,7 @@ from rowfall.systems.kafka.schema_registry import PREFIX, SchemaRegistry, id_of,
 
 _MAGIC = b"Obj\x01"
 _SYNC = b"rowfall-messages"
+_TIMES = (date, time)  # a datetime is a date
 
 
 class AvroMessages:
@@ -85,6 +87,11 @@ class AvroMessages:
             record = fastavro.schemaless_reader(stream, written, newest)
             out = io.BytesIO()
             fastavro.schemaless_writer(out, newest, record)
+            out.seek(0)
+            again = fastavro.schemaless_reader(out, newest, newest)
+            # What no library knows comes as a number: as what the newer schema says of it.
+            if not _same_times(record, again, numbers="-nanos" not in json.dumps(written)):
+                raise ValueError(f"the schema {self._id} of the load has other units of its times")
         except Exception as error:  # of whatever the message holds
             raise BrokenMessageError(
                 message.offset(), f"it is not of its schema {id_}: {error}", message.value()
@@ -95,6 +102,22 @@ class AvroMessages:
         if id_ not in self._schemas:
             self._schemas[id_] = json.loads(self._registry.schema(id_).text)
         return self._schemas[id_]
+
+
+def _same_times(one: Any, other: Any, *, numbers: bool) -> bool:
+    """Tell whether all times in two values are the same.
+
+    Args:
+        numbers: one may be a number in the first value.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_same_times(v, other.get(k), numbers=numbers) for k, v in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = zip(one, other, strict=True)
+        return all(_same_times(*pair, numbers=numbers) for pair in pairs)
+    if isinstance(one, _TIMES) or isinstance(other, _TIMES):
+        return one == other or (numbers and isinstance(one, int))
+    return True
 
 
 def _long(number: int) -> bytes:

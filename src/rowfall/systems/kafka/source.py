@@ -386,6 +386,11 @@ class KafkaSource(Streams):
                     self._framing.check_sizes(messages)
                 yield text(messages)
 
+    def pieces(self, split: Split) -> Iterator[bytes]:
+        """Give what a range begins with as a file: of Avro the header, which has the schema."""
+        if self._typed is not None:
+            yield self._typed.begin()
+
     @contextmanager
     def _named(self, partition: int = 0) -> Iterator[None]:
         """Enter a block in which messages are read: a broken one is named by its offset."""

@@ -176,8 +176,7 @@ def _stored(column: Column) -> types.StoredType:
 
 
 def _other(column: Column) -> str:
-    inner = "DateTime64(6)" if "DateTime64" in column.type else "String"
-    return f"Nullable({inner})" if column.type.startswith("Nullable(") else inner
+    return "Nullable(String)" if column.type.startswith("Nullable(") else "String"
 
 
 def _written(column: Column) -> str:

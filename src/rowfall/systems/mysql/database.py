@@ -176,7 +176,9 @@ class MySQLDatabase(LoadStatements, Transactions):
         rows = self.ask(f"SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}")
         columns = tuple(map(taken_column, self.columns))
         binary = frozenset(c.name for c in self.columns if c.kind in BLOBS or c.kind == "binary")
-        return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns, binary=binary)
+        clocks = frozenset(c.name for c in self.columns if c.kind == "time")
+        engine = str(rows[0][0] or self.kind)
+        return ExistingTable(str(made[1]), engine, "", columns, binary=binary, clocks=clocks)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         return list(map(declared_type, declared))

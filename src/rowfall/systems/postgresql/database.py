@@ -47,7 +47,13 @@ from rowfall.systems.postgresql.replacing import (
     take_place,
 )
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
-from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
+from rowfall.systems.postgresql.types import (
+    CLOCKS,
+    binary_of,
+    read_type,
+    taken_type,
+    takes_binary,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -147,8 +153,10 @@ class PostgresDatabase(PostgresConnections, Transactions):
             for name, type_, modifier, filled, default in there
         )
         binary = frozenset(name for name, type_, *_ in there if type_ in ("bytea", "_bytea"))
+        clocks = frozenset(name for name, type_, *_ in there if type_ in CLOCKS)
         unlogged = " unlogged" if found["persistence"] == "u" else ""
-        return ExistingTable("", f"{self.kind}{unlogged}", "", columns, binary=binary)
+        kind = f"{self.kind}{unlogged}"
+        return ExistingTable("", kind, "", columns, binary=binary, clocks=clocks)
 
     def _columns(self) -> list[tuple[str, str, int, bool, str]]:
         return taken_columns(self.rows, self._oid)

@@ -83,6 +83,8 @@ _DECLARED = {
 }  # fmt: skip
 NESTED = ("Array", "Map", "Tuple", "Variant", "Dynamic")
 STRINGS = ("String", "FixedString")
+CLOCKS = ("time", "timetz", "interval")
+"""Types whose text only the server reads: it takes 1005 for five past ten, or for seconds."""
 # Digits of a second that PostgreSQL keeps.
 SECOND_DIGITS = 6
 BINARY = "PostgreSQL binary"
