@@ -195,6 +195,7 @@ def test_types_that_iceberg_lacks(into: Into, value: str, what: str, hint: str) 
     assert what in done.talk
     assert hint in done.talk
     assert not Path(into.place, "metadata").exists()
+    into.load("a.native", "--type", "x String")
 
 
 PARTITIONS = (

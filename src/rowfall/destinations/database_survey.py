@@ -202,7 +202,9 @@ def _bytes_of_source(
                 return bytes_columns.of_footers(footer.columns for footer in named)
         found = engine.ask(footers.question(source, splits, encoding), {})
         return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
-    strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]
+    held = bytes_columns.holds_strings
+    # What is a number in the file is text of it in the table.
+    strings = [c for c in schema.reads if c.source and held(c.type) and held(c.read_type or c.type)]
     if not (splits and strings and source.replayable):
         return frozenset()
     relation = Scan(source, splits[:1], encoding, schema).relation()
