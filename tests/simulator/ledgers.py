@@ -21,6 +21,7 @@ class Ledger:
         self._set: set[str] = set()
         self.executemany, self.executescript = self._db.executemany, self._db.executescript
         self.serialize, self.create_function = self._db.serialize, self._db.create_function
+        self.set_progress_handler = self._db.set_progress_handler
         self.deserialize(empty_ledger())
         names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid DESC"
         self._tables = [name for (name,) in self._db.execute(names)]

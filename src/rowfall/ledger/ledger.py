@@ -35,6 +35,13 @@ UNDO = "undo"
 
 _IDENTITY = "identity"  # first word of the steps that hold one
 
+# What is loaded with its splits, each found by its key. By the attempt alone, which SQLite prefers,
+# all splits of an attempt are looked through for each of them: 10,000 for each of a million.
+_LANDED_SPLITS = (
+    "landed l CROSS JOIN attempt a ON a.id = l.attempt_id CROSS JOIN split s "
+    "ON s.load_id = a.load_id AND s.id = l.id AND +s.attempt_id = l.attempt_id"
+)
+
 
 def target_key(*parts: str) -> str:
     """Return the key of a target: database and table (and node), or the pattern of an export."""
@@ -467,9 +474,7 @@ class Ledger:
     def loaded_uris(self, key: str) -> set[str]:
         """Return the objects (with their ranges) of which some version is in the target."""
         rows = self._store.rows(
-            "SELECT DISTINCT s.uri FROM landed l JOIN split s "
-            "ON s.attempt_id = l.attempt_id AND s.id = l.id WHERE l.into_table = ?",
-            key,
+            f"SELECT DISTINCT s.uri FROM {_LANDED_SPLITS} WHERE l.into_table = ?", key
         )
         return {str(uri) for (uri,) in rows}
 
@@ -541,10 +546,7 @@ class Ledger:
     def ids_by_uri(self, ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the objects that some loaded splits are of, or are ranges of, and their ids."""
         found: dict[str, set[str]] = {}
-        for id_, uri in self._store.rows(
-            "SELECT DISTINCT l.id, s.uri FROM landed l JOIN split s "
-            "ON s.attempt_id = l.attempt_id AND s.id = l.id"
-        ):
+        for id_, uri in self._store.rows(f"SELECT DISTINCT l.id, s.uri FROM {_LANDED_SPLITS}"):
             if id_ in ids:
                 name = str(uri)
                 name = name.rpartition("[")[0] if name.endswith("]") else name  # a range of it
@@ -1049,9 +1051,11 @@ def _check_first(db: sqlite3.Connection, attempt_id: str, path: Path) -> None:
     taken = db.execute(
         "SELECT l.attempt_id FROM split s JOIN attempt a ON a.id = s.attempt_id "
         "JOIN landed l ON l.into_table = a.into_table AND l.id = s.id WHERE s.attempt_id = ? "
-        "UNION ALL SELECT o.id FROM attempt a JOIN attempt o ON o.into_table = a.into_table "
-        "AND o.state = 'loaded' AND o.id <> a.id JOIN split t ON t.attempt_id = o.id "
-        "JOIN split s ON s.attempt_id = a.id AND s.id = t.id WHERE a.id = ? LIMIT 1",
+        # In this order: hardly ever is there another one, and its splits need not be looked for.
+        "UNION ALL SELECT o.id FROM attempt a CROSS JOIN attempt o ON o.into_table = a.into_table "
+        "AND o.state = 'loaded' AND o.id <> a.id CROSS JOIN split t ON t.attempt_id = o.id "
+        "CROSS JOIN split s ON s.load_id = a.load_id AND s.id = t.id AND +s.attempt_id = a.id "
+        "WHERE a.id = ? LIMIT 1",
         (attempt_id, attempt_id),
     ).fetchone()
     if taken is not None:

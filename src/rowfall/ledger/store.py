@@ -24,6 +24,8 @@ VERSION = 2
 _ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.
 BUSY_SECONDS = 10.0
+# Instructions of SQLite between two looks at signals: some 20 ms, and a look costs microseconds.
+_BETWEEN_LOOKS = 1_000_000
 
 
 class LedgerStore:
@@ -49,6 +51,8 @@ class LedgerStore:
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._db.create_function("bytes_of", 1, bytes.fromhex, deterministic=True)
+            # Ctrl-C and SIGTERM are heard as Python is called, and break the statement off.
+            self._db.set_progress_handler(_look, _BETWEEN_LOOKS)
             # WAL keeps its index in memory that processes of one machine share: over a network two
             # machines would not see each other's lines (https://sqlite.org/wal.html).
             shared = disk.is_shared(path.parent)
@@ -116,6 +120,7 @@ class LedgerStore:
                         self._db.execute("ROLLBACK")
                     raise
             except sqlite3.Error as error:
+                _raise_interrupt(error)
                 raise _explain(self.path, error) from None
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -124,6 +129,7 @@ class LedgerStore:
             with self._guard:
                 return self._db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
+            _raise_interrupt(error)
             raise _explain(self.path, error) from None
 
     def close(self) -> None:
@@ -131,6 +137,22 @@ class LedgerStore:
         # not survive that its connection is closed under it.
         with self._guard:
             self._db.close()
+
+
+def _look() -> int:
+    """Tell SQLite to go on; a signal that has come is heard before."""
+    return 0
+
+
+def _raise_interrupt(error: sqlite3.Error) -> None:
+    """Raise what has broken a statement off: an exception does not come through SQLite.
+
+    Raises:
+        KeyboardInterrupt: it was a signal; nothing else breaks one off.
+    """
+    # What Python's module raises by itself has no code.
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        raise KeyboardInterrupt from None
 
 
 @cache

@@ -61,6 +61,8 @@ AWAY_SECONDS, MOST_AWAY = 0.5, 30.0
 SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
+# Files of these batches: the first batch of the next run asks for all of them, at 500 bytes each.
+KEPT_FILES = 100_000
 # Batches after which the record of what was loaded long ago is made smaller: that rewrites what the
 # journal has, some 0.2 s. What is pruned is asked for so often.
 JOINED_AT_ONCE, PRUNE_SECONDS = 50, 3600.0
@@ -212,9 +214,13 @@ class _Following:
 
     def run(self) -> Report:
         """Load batches until the end."""
+        caught_up = False
         while not self._control.stopped:
             self._asks = False
             try:
+                if not caught_up:
+                    self._catch_up()
+                    caught_up = True
                 batch = self._next()
                 if batch is None:
                     continue
@@ -234,6 +240,11 @@ class _Following:
             if ended is not None:
                 return ended
         return self._total or _nothing(self._session)
+
+    def _catch_up(self) -> None:
+        """Join what an older version, which counted batches alone, has left one by one."""
+        while not self._control.stopped and _join_oldest(self._session, self._kept):
+            pass
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -519,7 +530,10 @@ def _ends(listing: Listing) -> dict[str, int]:
 def _join_oldest(session: Session, kept: list[Report]) -> bool:
     """Make one load of the two oldest batches; return False where there are not too many."""
     ledger = session.ledger
-    if len(kept) <= KEPT or ledger is None:
+    # The first stands for those that were joined, and the last one may go on.
+    files = sum(report.splits_loaded for report in kept[1:])
+    many = len(kept) > KEPT or (len(kept) > 2 and files > KEPT_FILES)
+    if not many or ledger is None:
         return False
     first, second = kept[:2]
     if session.destination.join_loads(session, ledger, second.load_id, first.load_id):

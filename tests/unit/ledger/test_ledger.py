@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -277,3 +278,69 @@ def test_a_load_that_never_began_takes_its_plan_along(ledger: Ledger) -> None:
     ledger.never_began("z")
     assert ledger.explained("z") is None
     assert [row.id for row in ledger.loads()] == ["a"]
+
+
+def files(ledger: Ledger, load_id: str, names: range, into: str = INTO) -> list[str]:
+    """One load of whole files by one attempt; returns their ids."""
+    listing = Listing()
+    for number in names:
+        listing.add(f"/in/{number}.csv", "v", 5)
+    splits = list(listing.splits(into))
+    if load_id != "a":
+        ledger.begin(load_id, "print", "src", "tgt", into, "{}")
+    ledger.add_splits(load_id, splits)
+    ledger.attempt_started(f"{load_id}_1", load_id, "st", into, splits)
+    ledger.attempt_committed(f"{load_id}_1", len(splits), [], once=True)
+    ledger.attempt_published(f"{load_id}_1", into)
+    ledger.end(load_id, "done", "{}")
+    return [split.id for split in splits]
+
+
+def steps(ledger: Ledger, do: Callable[[], object]) -> int:
+    """Return how many instructions SQLite runs for something, in hundreds."""
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        counted += 1
+
+    ledger._store._db.set_progress_handler(count, 100)
+    do()
+    return counted
+
+
+def test_what_many_files_cost_grows_with_their_number_and_not_with_its_square(
+    ledger: Ledger,
+) -> None:
+    count = 2_000
+    ids = files(ledger, "a", range(count))
+    found: set[str] = set()
+    assert steps(ledger, lambda: found.update(ledger.loaded_uris(INTO))) < count
+    assert found == {f"/in/{number}.csv" for number in range(count)}
+    by_uri: dict[str, frozenset[str]] = {}
+    assert steps(ledger, lambda: by_uri.update(ledger.ids_by_uri(set(ids)))) < count
+    assert by_uri["/in/7.csv"] == {ids[7]}
+    # Another attempt does not look through what is loaded.
+    assert steps(ledger, lambda: files(ledger, "b", range(count, count + 1))) < 20
+    assert ledger.join_load("b", "a", INTO, ranges=True)
+    assert ledger.loaded(INTO) == set()
+    asked = [*ids[:10], *(f"{number:032x}" for number in range(count))]
+    there: set[str] = set()
+    assert steps(ledger, lambda: there.update(ledger.joined_among(INTO, asked))) < count
+    assert there == set(ids[:10])
+
+
+def test_what_another_attempt_is_about_to_publish_is_not_committed(ledger: Ledger) -> None:
+    listing = Listing()
+    listing.add("/in/1.csv", "v", 5)
+    splits = list(listing.splits(INTO))
+    ledger.begin("b", "print", "src", "tgt", INTO, "{}")
+    for load_id in ("a", "b"):
+        ledger.add_splits(load_id, splits)
+        ledger.attempt_started(f"{load_id}_1", load_id, "st", INTO, splits)
+    ledger.attempt_committed("a_1", 1, [], once=True)
+    with pytest.raises(LedgerError, match=r"the same files meanwhile \(attempt a_1\)"):
+        ledger.attempt_committed("b_1", 1, [], once=True)
+    ledger.attempt_published("a_1", INTO)
+    with pytest.raises(LedgerError, match=r"the same files meanwhile \(attempt a_1\)"):
+        ledger.attempt_committed("b_1", 1, [], once=True)

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rowfall.contracts.following import FollowControl
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Event, Note
+from rowfall.core.listing import Listing
+from rowfall.core.results import Report
 from rowfall.run import follow
+from rowfall.run.history import record
 from unit.small_load import small_session
 
 
@@ -79,3 +83,40 @@ def test_who_gives_a_patience_is_not_kept_for_an_hour(tmp_path: Path, clock: Clo
     with pytest.raises(SourceError, match="there is no bucket b"):
         hour(tmp_path, clock, patience="10m")
     assert 600 < clock.now - 1_000 <= 640
+
+
+def test_large_batches_are_joined_earlier_than_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart asks for all that is not joined: a million files were, of 100 batches."""
+    monkeypatch.setattr(follow, "KEPT_FILES", 7)
+    with small_session(tmp_path, "d") as session:
+        ledger, key = session.ledger, session.target_key
+        assert ledger is not None
+        kept, ids = [], []
+        for number in range(6):
+            listing = Listing()
+            for file in range(3):
+                listing.add(f"/in/{number}-{file}.csv", "v", 5)
+            splits, load_id = list(listing.splits(key)), f"load{number}"
+            ledger.begin(load_id, "print", "src", "tgt", key, "{}")
+            ledger.add_splits(load_id, splits)
+            ledger.attempt_started(f"{load_id}_1", load_id, "st", key, splits)
+            ledger.attempt_committed(f"{load_id}_1", 3, [])
+            ledger.attempt_published(f"{load_id}_1", key)
+            kept.append(Report(load_id, "done", "src", "tgt", "t", "", splits_loaded=3, rows=3))
+            record(ledger, kept[-1])
+            ids += [split.id for split in splits]
+        control = FollowControl()
+        following = follow._Following(session, follow._Topics(session), None, control)
+        following._kept = kept
+        control.stop()  # it is looked at before each of them
+        following._catch_up()
+        assert ledger.loaded(key) == set(ids)
+        control._stopped.clear()
+        following._catch_up()
+        assert ledger.loaded(key) == set(ids[-6:])
+        assert ledger.loaded_among(key, ids) == set(ids)
+        assert [row.id for row in ledger.loads()] == ["load5", "load4", "load0"]
+        assert [(one.load_id, one.rows) for one in kept] == [("load0", 12), ("load4", 3),
+                                                             ("load5", 3)]  # fmt: skip
