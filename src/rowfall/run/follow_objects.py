@@ -82,14 +82,17 @@ class ObjectFeed:
 
     # --- what is new --------------------------------------------------------------------------
 
-    def _id(self, item: ListedObject) -> str:
-        version = "" if self._by_name else item.version
+    def _ids(self, objects: Sequence[ListedObject]) -> list[str]:
+        # Once for all: the key is made anew each time, and a restart asks about all objects.
         key, more = self._session.target_key, self._session.listing.projection
-        return split_id(item.name, version, None, None, key, more)
+        by_name = self._by_name
+        return [
+            split_id(o.name, "" if by_name else o.version, None, None, key, more) for o in objects
+        ]
 
     def _loaded(self, objects: Sequence[ListedObject]) -> list[bool]:
         """Ask the record which objects are loaded."""
-        ids = [self._id(item) for item in objects]
+        ids = self._ids(objects)
         large = [
             f"{MARK}{id_}" for item, id_ in zip(objects, ids, strict=True)
             if item.size >= CUT_LEAST
@@ -146,7 +149,7 @@ class ObjectFeed:
         for item in sorted(objects):
             listing.add(item.name, item.version, item.size)
         names = tuple((item.name, item.version) for item in objects)
-        ids = {f"{MARK}{self._id(item)}" for item in objects}
+        ids = {f"{MARK}{id_}" for id_ in self._ids(objects)}
         begun = bool(ids & self._begun)
         self._begun -= ids
         known = frozenset[str]() if self._settled and not begun else None
