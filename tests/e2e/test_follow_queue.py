@@ -116,6 +116,7 @@ def test_a_queue_has_to_be_there(
         Follower().run(str(shell.folder / "in"), shell.folder / "d", queue=gone)
 
 
+@pytest.mark.long
 def test_a_queue_that_goes_away_and_keys_that_change(
     shell: Shell, s3: Seaweed, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
