@@ -35,8 +35,16 @@ MOST_COPIED, COPIED_PART = 5 << 30, 512 << 20
 _NEVER = datetime.fromtimestamp(0, UTC)  # of services that say no time
 
 
-def open_client(bucket: str, access: Access, keys: Keys | None) -> Any:
-    """Return a client of botocore.
+def open_service(
+    service: str, what: str, place: tuple[str, str | None], keys: Keys | None, **config: Any
+) -> Any:
+    """Return a client of botocore for a service of Amazon.
+
+    Args:
+        what: the message where botocore is missing.
+        place: region and endpoint.
+        keys: None for requests without a signature.
+        config: settings of ``botocore.config.Config``.
 
     Raises:
         botocore.exceptions.BotoCoreError: the AWS configuration cannot be read.
@@ -47,29 +55,43 @@ def open_client(bucket: str, access: Access, keys: Keys | None) -> Any:
         import botocore.session
         from botocore.config import Config
     except ImportError:
-        raise extras.missing(
-            "this bucket is asked with botocore, which is not installed", "aws"
-        ) from None
-
-    client = botocore.session.Session().create_client(
-        "s3",
-        region_name=access.region,
-        endpoint_url=access.endpoint,
+        raise extras.missing(what, "aws") from None
+    if keys is None:
+        config["signature_version"] = botocore.UNSIGNED
+    region, endpoint = place
+    return botocore.session.Session().create_client(
+        service,
+        region_name=region,
+        endpoint_url=endpoint,
         aws_access_key_id=keys.key_id if keys else None,
         aws_secret_access_key=keys.secret.reveal() if keys else None,
         aws_session_token=keys.token.reveal() if keys and keys.token else None,
         config=Config(
             connect_timeout=_CONNECT,
-            read_timeout=_TIMEOUT,
             retries={"total_max_attempts": _TRIES, "mode": "standard"},
-            # As base_url writes addresses; "auto" would sign for the endpoint of all regions.
-            s3={"addressing_style": "path" if access.endpoint or "." in bucket else "virtual"},
-            signature_version="s3v4" if keys else botocore.UNSIGNED,
-            # By itself botocore adds checksums that many services beside AWS refuse.
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
+            **config,
         ),
     )
+
+
+def open_client(bucket: str, access: Access, keys: Keys | None) -> Any:
+    """Return a client of botocore.
+
+    Raises:
+        botocore.exceptions.BotoCoreError: the AWS configuration cannot be read.
+        UsageError: botocore is not installed.
+    """
+    client = open_service(
+        "s3", "this bucket is asked with botocore, which is not installed",
+        (access.region, access.endpoint), keys,
+        read_timeout=_TIMEOUT,
+        # As base_url writes addresses; "auto" would sign for the endpoint of all regions.
+        s3={"addressing_style": "path" if access.endpoint or "." in bucket else "virtual"},
+        signature_version="s3v4",
+        # By itself botocore adds checksums that many services beside AWS refuse.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )  # fmt: skip
     client.meta.events.register("before-call.s3", _follow_no_region)
     return client
 

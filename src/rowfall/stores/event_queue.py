@@ -17,17 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
-from rowfall.core import extras
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.events import Listener, Note
 from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access, Keys
+from rowfall.core.s3_client import open_service
 from rowfall.sources.base import ListedObject, NotifiedObjects
 
 # The most that SQS allows of both: a queue in which nothing happens costs 4,300 requests a day.
 _LONG_POLL, _MOST = 20, 10
-# An answer may take that and what a request takes; botocore tries three times.
-_CONNECT, _TIMEOUT, _TRIES = 3, _LONG_POLL + 9, 3
+# An answer may take that and what a request takes.
+_TIMEOUT = _LONG_POLL + 9
 # Messages that wait here for the loop; and that it takes at once.
 _WAITING, _AT_ONCE = 200, 100
 # Objects that are asked for at the same time, as for those that are looked at again.
@@ -43,7 +43,7 @@ Look = Callable[[str], ListedObject | None]
 
 
 class EventQueue:
-    """What a queue tells of; see :class:`rowfall.sources.base.ObjectNotices`.
+    """Listens to a queue; see :class:`rowfall.sources.base.ObjectNotices`.
 
     Args:
         url: of the queue. ``access``: gives the credentials of now.
@@ -158,30 +158,14 @@ class EventQueue:
 
 
 def _open_client(url: str, access: Access, keys: Keys | None) -> Any:
-    try:
-        import botocore
-        import botocore.session
-        from botocore.config import Config
-    except ImportError:
-        raise extras.missing(
-            "--queue is read with botocore, which is not installed", "aws"
-        ) from None
     parts = urlsplit(url)
     found = _REGION.fullmatch(parts.hostname or "")
-    return botocore.session.Session().create_client(
-        "sqs",
-        region_name=next(filter(None, found.groups())) if found else access.region,
-        endpoint_url=f"{parts.scheme}://{parts.netloc}",
-        aws_access_key_id=keys.key_id if keys else None,
-        aws_secret_access_key=keys.secret.reveal() if keys else None,
-        aws_session_token=keys.token.reveal() if keys and keys.token else None,
-        config=Config(
-            connect_timeout=_CONNECT,
-            read_timeout=_TIMEOUT,
-            retries={"total_max_attempts": _TRIES, "mode": "standard"},
-            signature_version=None if keys else botocore.UNSIGNED,
-        ),
-    )
+    region = next(filter(None, found.groups())) if found else access.region
+    return open_service(
+        "sqs", "--queue is read with botocore, which is not installed",
+        (region, f"{parts.scheme}://{parts.netloc}"), keys,
+        read_timeout=_TIMEOUT,
+    )  # fmt: skip
 
 
 def _explained(url: str, error: Exception) -> SourceError:
