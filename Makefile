@@ -180,8 +180,9 @@ endef
 test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the tests of the gate
 	@$(call BESIDE,$(PYTEST) --durations=20 -m "not long")
 
+# The longest form of a test is a hundred commands, of which each is a second and more among four workers.
 test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
-	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --durations=20)
+	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --timeout=600 --durations=20)
 
 # Each in an environment of its own, made from its lock file: orchestrators bring hundreds of packages.
 INTEGRATIONS ?= $(patsubst integrations/%/requirements.lock,%,$(wildcard integrations/*/requirements.lock))

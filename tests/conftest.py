@@ -286,7 +286,8 @@ def _as_process(
     before, folder = dict(os.environ), os.getcwd()
     kept = [os.dup(fd) for fd in (1, 2)]
     streams = sys.stdin, sys.stdout, sys.stderr
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in ends}
     try:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.tools import Shell
+from lab.process import wait_until
 from lab.scripted import Reply, Scripted
 
 # The title of the window, a colour, a click, the screen erased (C1), letters turned around, DEL.
@@ -170,3 +172,54 @@ def test_narrow_and_wide_terminals(shell: Shell, columns: int) -> None:
     for word in ("done", "started (UTC)", "rows/s", "default.a"):
         assert word in status
     assert "CREATE TABLE" in on_terminal(shell, "plan", "a.csv", "--table", "c", columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("undo", "last"), 2, "nothing was taken out"),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                (("load", "-", "--table", "t"), 4, "cannot read stdin: it is empty"),
+                (("forget", "last"), 2, "was forgotten"), (("query", "-"), 0, ""),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_stdin_that_is_closed(
+    shell: Shell, words: tuple[str, ...], code: int, said: str
+) -> None:  # fmt: skip
+    """As daemons start commands: nobody is asked."""
+    shell.write("a.csv", "id\n1\n")
+    shell.ok("load", "a.csv")
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" -m rowfall "$@" <&-', sys.executable, *words],
+        cwd=shell.folder, env=shell.cli._environment(None), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.long  # a load of some seconds
+@pytest.mark.parametrize("before", [(), ("nohup",)])
+def test_a_terminal_that_goes_away(shell: Shell, before: tuple[str, ...]) -> None:
+    """As a connection of ssh that breaks off: SIGHUP, and nothing can be said any more."""
+    load = ("load", "generate://taxi?rows=8_000_000", "--threads", "1", "--to", "to")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(shell.folder)
+        command = [*before, sys.executable, "-m", "rowfall", *load]
+        os.execvpe(command[0], command, shell.cli._environment(None))  # noqa: S606
+
+    def said() -> dict[str, Any]:
+        loads = shell.ok("status", "--to", "to", "--json").document["loads"]
+        return dict(loads[0]) if loads else {}
+
+    wait_until(lambda: (said().get("progress") or 0) > 0, 60, "no progress was said")
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == (0 if before else 130)
+    assert said()["outcome"] == ("done" if before else "interrupted")
+    assert not list((shell.folder / "to").glob("*.running*"))

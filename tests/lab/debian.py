@@ -1,4 +1,4 @@
-"""Packages of Debian: fetched by apt, unpacked into a cache, not installed."""
+"""Packages of Debian: fetched by apt, unpacked into a cache, not installed; and other Debians."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.process import ServiceError
@@ -33,6 +33,46 @@ def unpacked(
     Raises:
         ServiceError: there is no apt, or it cannot.
     """
+
+    def make(folder: Path) -> None:
+        _fetch(folder, packages, needs, also)
+        then(folder / "root")
+
+    return _kept(name, make)
+
+
+def mmdebstrap() -> dict[str, str]:
+    """Return the environment in which ``mmdebstrap`` is found, which makes roots of Debian.
+
+    Raises:
+        ServiceError: it cannot be had.
+    """
+    tool = unpacked("mmdebstrap", "mmdebstrap", "libdpkg-perl", "perl", needs=True)
+    path = f"{tool / 'usr/bin'}:{os.environ['PATH']}:/usr/sbin:/sbin"
+    return {**os.environ, "PATH": path, "PERL5LIB": str(tool / "usr/share/perl5")}
+
+
+def system(suite: str, *packages: str) -> Path:
+    """Return the root of another Debian with some packages, for chroot; made once.
+
+    Raises:
+        ServiceError: it cannot be made: its packages cannot be had, or this user is not root.
+    """
+    env = mmdebstrap()
+
+    def make(folder: Path) -> None:
+        _run(folder, "mmdebstrap", "--quiet", "--variant=minbase",
+             f"--include={','.join(packages)}", suite, str(folder / "root"), env=env)  # fmt: skip
+
+    return _kept("-".join((suite, *packages)), make)
+
+
+def _kept(name: str, make: Callable[[Path], object]) -> Path:
+    """Return what is kept in the cache; where it is not there, it is made as ``root`` in a folder.
+
+    Raises:
+        ServiceError: there is no apt, or it cannot.
+    """
     if shutil.which("apt-get") is None:
         raise ServiceError(f"{name} comes from apt-get, which is not there")
     cache = Path.home() / ".cache" / "rowfall-lab"
@@ -42,8 +82,7 @@ def unpacked(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
-                _fetch(Path(folder), packages, needs, also)
-                then(Path(folder, "root"))
+                make(Path(folder))
                 Path(folder, "root").rename(path)
     return path
 
@@ -83,10 +122,10 @@ def _fetch(folder: Path, packages: Sequence[str], needs: bool, also: str) -> Non
         _run(folder, "dpkg", "-x", str(file), "root")
 
 
-def _run(folder: Path, *command: str) -> str:
+def _run(folder: Path, *command: str, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=_FETCH_SECONDS, check=False, env={**os.environ, "LC_ALL": "C"},
+        timeout=_FETCH_SECONDS, check=False, env={**(env or os.environ), "LC_ALL": "C"},
     )  # fmt: skip
     if done.returncode:
         raise ServiceError(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")

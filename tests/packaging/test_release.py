@@ -194,13 +194,10 @@ def test_a_release_is_whole(made: Path) -> None:
 @pytest.mark.timeout(3600)  # 600 MB of packages
 def test_the_image_is_built_and_runs(made: Path, tmp_path: Path) -> None:
     """From Debian's packages, in a chroot: there is no Docker here."""
-    tool = debian.unpacked("mmdebstrap", "mmdebstrap", "libdpkg-perl", "perl", needs=True)
-    path = f"{tool / 'usr/bin'}:{os.environ['PATH']}:/usr/sbin:/sbin"
-    env = {**os.environ, "PATH": path, "PERL5LIB": str(tool / "usr/share/perl5")}
     image = tmp_path / "image.tar"
     said = subprocess.run(
         ["bash", made / "image.sh", made, image],  # noqa: S607
-        env=env, check=False, capture_output=True, text=True,
+        env=debian.mmdebstrap(), check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert said.returncode == 0, said.stdout + said.stderr
     root = tmp_path / "root"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import pytest
 import xlsxwriter
 from deltalake import write_deltalake
 
-from lab import lake_tables
+from lab import debian, lake_tables
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka
 from lab.mariadb import MariaDB
@@ -51,12 +53,17 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("ROWFALL_WHEELS"):
         return Path(given)
     made = tmp_path_factory.mktemp("wheels")
+    _make_wheels(made, "x86_64", "quick")
+    return made
+
+
+def _make_wheels(folder: Path, processor: str, profile: str) -> None:
+    how = (f"DIST={folder}", f"WHEELS_FOR={processor}", f"WHEELS_PROFILE={profile}")
     said = subprocess.run(
-        ["make", "wheels", f"DIST={made}", "WHEELS_FOR=x86_64", "WHEELS_PROFILE=quick"],  # noqa: S607
+        ["make", "wheels", *how],  # noqa: S607
         cwd=ROOT, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
-    return made
 
 
 class Installation:
@@ -381,6 +388,42 @@ def test_each_other_extra_loads_into_a_server(
     clickhouse.query(f"DROP TABLE default.{table}")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)  # the decoder is compiled once more
+def test_the_program_for_aarch64_reads_the_same(
+    dist: Path, tmp_path: Path, clickhouse: ClickHouse
+) -> None:
+    """Run by qemu on another processor; all that it needs of the system is the C library."""
+    made = dist
+    if not list(made.glob("rowfall_decode-*aarch64.whl")):
+        made = tmp_path / "dist"
+        _make_wheels(made, "aarch64", "demo")
+    own = Installation(tmp_path, dist)
+    with zipfile.ZipFile(next(made.glob("rowfall_decode-*aarch64.whl"))) as packed:
+        (name,) = [each for each in packed.namelist() if each.endswith("/rowfall-decode")]
+        program = Path(packed.extract(name, tmp_path / "packed"))
+    program.chmod(0o755)
+    root = debian.unpacked("qemu-aarch64", "qemu-user-static", "libc6-arm64-cross") / "usr"
+    words = [root / "bin/qemu-aarch64-static", "-L", root / "aarch64-linux-gnu", program]
+    (own.bin / "rowfall-decode").unlink()
+    (own.bin / "rowfall-decode").write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+    (own.bin / "rowfall-decode").chmod(0o755)
+    rows = [{"id": n, "f": n / 7, "s": f"ä{n % 99}"} for n in range(20_000)]
+    text = "id,f,s\n" + "".join(f'{n},{f!r},"{s}"\n' for n, f, s in map(dict.values, rows))
+    (tmp_path / "in.csv").write_text(text)
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    right = "count(), uniqExact(id), countIf(f = id / 7), countIf(s = concat('ä', id % 99))"
+    for name in ("in.csv", "in.csv.gz", "in.jsonl", "in.parquet"):
+        table = f"aarch64_{os.getpid()}_{name.replace('.', '_')}"
+        to = ("--to", clickhouse.uri("default"), "--table", table)
+        own.rowfall("load", name, *to, "--decoder", "always")
+        found = clickhouse.query(f"SELECT {right} FROM default.{table}").split()
+        assert found == ["20000"] * 4, name
+        clickhouse.query(f"DROP TABLE default.{table}")
+
+
 # Came with Python 3.11.0; older ones do not run there.
 OLD_PIP = "22.3"
 
@@ -405,6 +448,45 @@ def _python(version: str) -> str | None:
     return shutil.which(f"python{version}")
 
 
+# The Debians whose Python is one that a machine of today may lack.
+DEBIANS = {"3.13": "trixie", "3.14": "forky"}
+# Makes folder and root one file system for the command that follows, and for no other process.
+_INSIDE = """mount --bind "$0" "$1/mnt" && mount -t proc proc "$1/proc" && root=$1 && shift &&
+exec chroot "$root" sh -c 'cd /mnt && exec "$@"' sh "$@"
+"""
+
+
+class DebianInstallation:
+    """Both wheels and what they need, for the Python of another Debian, which runs in a chroot."""
+
+    def __init__(self, folder: Path, dist: Path, version: str) -> None:
+        self.folder = folder
+        self.version = version
+        self.root = debian.system(DEBIANS[version], f"python{version}")
+        needed = [each for each in PROJECT["dependencies"] if not each.startswith("rowfall-decode")]
+        for what in (
+            ["--no-index", "--find-links", dist, "--no-deps", "rowfall", "rowfall-decode"], needed,
+        ):  # fmt: skip
+            # pip of this machine, for another Python: all the glibc that wheels of today ask for.
+            subprocess.run(
+                [sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:",
+                 "--python-version", version, "--target", folder / "packages", "--upgrade",
+                 "--no-compile", *(f"--platform=manylinux_2_{n}_x86_64" for n in range(17, 35)),
+                 "--platform=manylinux2014_x86_64", *what],
+                check=True,
+            )  # fmt: skip
+
+    def python(self, *words: str) -> None:
+        env = {"HOME": "/mnt", "PATH": "/mnt/packages/bin:/usr/bin", "PYTHONPATH": "/mnt/packages"}
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", _INSIDE, self.folder, self.root,  # noqa: S607
+             f"python{self.version}", *words],
+            env={**env, "PATH": f"{env['PATH']}:{os.environ['PATH']}"}, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
@@ -413,9 +495,12 @@ def test_each_python_installs_it_and_loads(
 ) -> None:
     """Without a warning of what a later Python takes away."""
     python = _python(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
-    own = Installation(tmp_path, dist, python=python)
+    if python is None and version not in DEBIANS:
+        pytest.fail(f"there is no Python {version} on this machine")
+    own = (
+        DebianInstallation(tmp_path, dist, version) if python is None
+        else Installation(tmp_path, dist, python=python)
+    )  # fmt: skip
     (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
     table = f"python_{version.replace('.', '_')}"
     words = ("load", "in.csv", "--to", clickhouse.uri("default"), "--table", table)

@@ -23,6 +23,7 @@ _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not impo
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a code of :class:`rowfall.core.errors.Exit`."""
+    _fill_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if arguments is None and not sys.flags.utf8_mode and sys.getfilesystemencoding() != "utf-8":
         _restart_in_utf8()
@@ -68,6 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os._exit(code)
 
 
+def _fill_closed_streams() -> None:
+    """Open /dev/null in place of stdin, stdout and stderr that whoever started us has closed.
+
+    The next file that is opened would get the number, and be read or written instead.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free is this one, as those before it are taken.
+            stream = open(os.devnull, "w" if number else "r")  # noqa: SIM115 - until the end
+            os.set_inheritable(stream.fileno(), True)  # as the streams of all other processes
+            setattr(sys, name, stream)
+
+
 def _restart_in_utf8() -> None:
     """Start this command again with names of files in UTF-8, as engines and other programs have it.
 
@@ -75,7 +89,7 @@ def _restart_in_utf8() -> None:
     found by the name that it has. What is printed stays in the locale's.
     """
     os.environ["PYTHONUTF8"] = "1"
-    os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding if sys.stdout else "ascii")
+    os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
     with contextlib.suppress(OSError):
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 

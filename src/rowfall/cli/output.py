@@ -55,9 +55,6 @@ class CommandOutput:
         self.streamed = False
         self._log: Log | None = None
         self._deaf = False
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is None:  # closed by whoever started us
-                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
         for stream in (sys.stdout, sys.stderr):
             # File names need not be valid text, and a locale need not know every character.
             if hasattr(stream, "reconfigure"):
@@ -270,7 +267,7 @@ class CommandOutput:
         )
         if self.quiet or self.json:
             return progress.MessagePrinter(console, level=level)
-        ask = ask and sys.stdin is not None and sys.stdin.isatty()
+        ask = ask and sys.stdin.isatty()
         return progress.TerminalPrinter(console, level=level, busy=shown or "waiting", ask=ask)
 
     @property

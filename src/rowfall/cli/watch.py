@@ -14,6 +14,7 @@ import click
 from rowfall.cli.options import command, complete, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
+from rowfall.core.signals import ending
 
 if TYPE_CHECKING:
     from rowfall.service.pipeline import Pipeline
@@ -87,7 +88,7 @@ def opened(output: CommandOutput, name: str) -> Iterator[Pipeline]:
 
 @contextmanager
 def _ended_by_signals(watcher: Watcher) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C end a watcher: after its batch, or with it after some seconds."""
+    """Let what ends a load end a watcher: after its batch, or with it after some seconds."""
     # To the main thread itself: a signal of another thread wakes no call that it waits in, such as
     # for the end of a hook.
     main = threading.get_ident()  # only the main thread may set handlers
@@ -104,7 +105,7 @@ def _ended_by_signals(watcher: Watcher) -> Iterator[None]:
         elif came == 2:
             raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, stop) for each in ending()}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: treated alike, and put off where they would leave something half done."""
+"""Ctrl-C, SIGTERM, SIGHUP: treated alike, and put off where they would leave things half done."""
 
 from __future__ import annotations
 
@@ -44,9 +44,20 @@ def check_stopped() -> None:
         raise KeyboardInterrupt
 
 
+def ending() -> list[signal.Signals]:
+    """Return the signals that end a load: Ctrl-C, SIGTERM, and SIGHUP of a terminal that goes away.
+
+    Who has it ignored, as nohup does, wants the load to go on.
+    """
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, None):  # None: of a library in C
+        ends.append(signal.SIGHUP)
+    return ends
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Defer Ctrl-C and SIGTERM until the block is done.
+    """Defer what ends a load until the block is done.
 
     A server that was started a moment before, and whose process id is not written down yet, would
     outlive the command, and no other would find it; of a load whose workers are being started, some
@@ -57,10 +68,7 @@ def undisturbed() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {
-        each: signal.signal(each, lambda number, _: came.append(number))
-        for each in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in ending()}
     try:
         yield
     finally:
@@ -72,7 +80,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def terminable(hint: str | None = None) -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that a load in a stopped container can be resumed.
+    """Treat SIGTERM and SIGHUP as Ctrl-C: the load is known to be interrupted, and left clean.
 
     A second signal changes nothing: stopping takes two seconds at most and must not be cut short.
 
@@ -90,7 +98,7 @@ def terminable(hint: str | None = None) -> Iterator[None]:
             stopping = True
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in ending()}
     try:
         yield
     except KeyboardInterrupt:

@@ -60,7 +60,7 @@ class StandardInput:
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         self._options = options
-        self._input = 0 if sys.stdin is None else sys.stdin.fileno()
+        self._input = -1 if sys.stdin is None else sys.stdin.fileno()
         self._head = b""
         self._folder = ""
         self._spooled = ""

@@ -588,7 +588,7 @@ def test_ctrl_c_during_an_import_ends_quietly(module: str) -> None:
     assert done.stderr in ("", "rowfall: interrupted\n")
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-"])
+@pytest.mark.parametrize("closed", ["2>&-", ">&- <&-"])
 def test_a_stream_closed_from_the_start_is_no_bug(closed: str, tmp_path: Path) -> None:
     line = f"{sys.executable} -m rowfall status --to {tmp_path}/none {closed}"
     done = subprocess.run(

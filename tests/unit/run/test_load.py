@@ -90,7 +90,7 @@ def test_a_signal_while_the_load_is_written_down(
 
     def begun(ledger: Ledger, *given: str) -> None:
         begin(ledger, *given)
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
 
     def taken(ledger: Ledger, old: LoadRow, request: str) -> bool:
         taken_up = take_up(ledger, old, request)
