@@ -199,6 +199,12 @@ def formats() -> str:
         "`JSON` in capitals is a document with `meta` and `data` (as ClickHouse writes it); `json`",
         "is one object a line. `CapnProto` and `HiveText` are not in the embedded engine.",
         "",
+        "Numbers of `MsgPack` that do not fit their column are refused all the same, or left out",
+        "with `--max-errors`; of 64 bits a negative one is not told from one of 2^63 or more. A",
+        "point in time is the number that the engine writes for it: seconds for `DateTime`, and as",
+        "many digits of a second more as a `DateTime64` has. `RowBinary` and `Buffers` mean what",
+        "the types say they do.",
+        "",
         "| format | extensions | other names | needs |",
         "|---|---|---|---|",
     ]

@@ -16,6 +16,7 @@ import fastavro
 import pytest
 
 from e2e.tools import Shell
+from lab.kafka import Registry
 
 
 def number(value: int) -> bytes:
@@ -215,3 +216,28 @@ def test_numbers_that_are_selected_as_they_are(shell: Shell) -> None:
         assert "time-millis of Avro, a unit that Time64(3) does not know" in done.talk
     shell.ok("load", "a.avro", "--table", "t", "--select", "intDiv(a, 1000) AS a")
     assert shell.row("SELECT toString(a) FROM t") == ["00:00:05.000"]
+
+
+def test_messages_of_a_registry_in_a_file(shell: Shell) -> None:
+    """AvroConfluent: the unit is in the registry, and the engine alone read the file."""
+    registry = Registry("user", "pass word")
+    address = registry.url.replace("//", "//user:pass%20word@")
+    given = ("--format", "AvroConfluent", "--set", f"format_avro_schema_registry_url={address}")
+    for name, unit in (("a", "time-millis"), ("b", "time-millis"), ("c", "time-micros")):
+        id_ = registry.add(json.dumps(times(unit)))
+        value = io.BytesIO()
+        fastavro.schemaless_writer(value, times(unit), {"a": 5005})
+        shell.write(f"in/{name}.data", b"\0" + id_.to_bytes(4, "big") + value.getvalue())
+    for more in (("--type", "a Time64(3)"), ("--schema", "a DateTime")):
+        done = shell.ends(2, "load", "in/a.data", *given, "--table", "t", *more)
+        assert "in/a.data: the numbers of a are time-millis of Avro" in done.talk
+        assert "pass" not in done.talk
+    done = shell.ends(2, "load", "in/a.data", *given, "--table", "t", "--type", "a Time64(3)")
+    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
+    shell.ok("load", "in/a.data", *given, "--table", "t", "--select", select)
+    assert shell.row("SELECT toString(a) FROM t") == ["00:00:05.005"]
+    done = shell.ends(1, "load", "in/*.data", *given, "--table", "n")
+    assert "c.data" in done.talk
+    assert "a is time-micros instead of time-millis" in done.talk
+    assert shell.row("SELECT count(), any(a) FROM n") == [2, 5005]
+    registry.close()

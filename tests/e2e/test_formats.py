@@ -96,3 +96,64 @@ def test_moments_of_bson_are_milliseconds(shell: Shell) -> None:
     shell.ok("load", "a.bson", "--table", "n", "--type", "a DateTime64(6, 'UTC')")
     assert shell.row("SELECT toString(a) FROM n") == [f"{exact}000"]
     shell.ends(1, "load", "a.bson", "--table", "s", "--type", "a DateTime('UTC')")
+
+
+def packed(number: int) -> bytes:
+    """A whole number as MessagePack has it, in 64 bits."""
+    signed = number < 0
+    return b"\xd3\xcf"[not signed : 2 - signed] + struct.pack(">q" if signed else ">Q", number)
+
+
+WRAPPED = {
+    "DateTime('UTC')": (1_700_000_000, "2023-11-14 22:13:20", 1_700_000_000_000, -1),
+    "Date": (19_675, "2023-11-14", 1_700_000_000, 65_536, -1),
+    "Date32": (-1, "1969-12-31", 1 << 32, 4_294_967_295),
+    "UInt8": (255, "255", 256, -1),
+    "Int16": (-32_768, "-32768", 32_768),
+    "UInt32": (4_294_967_295, "4294967295", 1 << 32, -1),
+    "Bool": (1, "true", 256, 2),
+    "Decimal(9, 2)": (-1234, "-12.34", 1_000_000_001, 4_294_967_297),
+    "Nullable(DateTime)": (0, "1970-01-01 00:00:00", 1 << 32),
+}
+
+
+@pytest.mark.parametrize("type_", [
+    pytest.param(type_, marks=() if type_ == "DateTime('UTC')" else pytest.mark.long)
+    for type_ in WRAPPED
+])  # fmt: skip
+def test_numbers_of_messagepack_that_do_not_fit(shell: Shell, type_: str) -> None:
+    """Milliseconds as DateTime were days of 2080: the reader keeps as many bits as fit."""
+    fits, shown, *others = WRAPPED[type_]
+    given = ("--format", "MsgPack", "--schema", f"id UInt64, a {type_}")
+    last = (1 << 64) - 1
+    shell.write("good.data", packed(last) + packed(fits))
+    shell.ok("load", "good.data", *given, "--table", "t")
+    found = shell.row("SELECT toString(id), toString(a) FROM t")
+    assert [*map(str, found)] == [str(last), shown]
+    for number, other in enumerate(others):
+        shell.write(f"{number}.data", packed(1) + packed(fits) + packed(2) + packed(other))
+        done = shell.ends(1, "load", f"{number}.data", *given, "--table", "t")
+        assert f"{number}.data row 2" in done.talk
+        assert str(other) in done.talk.replace(".", "")
+    assert shell.row("SELECT count() FROM t") == [1]
+    shell.ok("load", "0.data", *given, "--table", "t", "--max-errors", "1")
+    assert shell.row("SELECT count() FROM t") == [2]
+
+
+def test_numbers_inside_of_values_of_messagepack(shell: Shell) -> None:
+    """They are checked as those outside, and into a table that is there, too."""
+    made = "CREATE TABLE t (a Array(UInt8), m Map(String, DateTime('UTC'))) ORDER BY ()"
+    shell.ok("query", "--write", made)
+    moment, late = packed(1_700_000_000), packed(1_700_000_000_000)
+    rows = {
+        "good": b"\x92" + packed(1) + packed(255) + b"\x81\xa1k" + moment,
+        "array": b"\x91" + packed(256) + b"\x80",
+        "map": b"\x90" + b"\x81\xa1k" + late,
+    }
+    for name, row in rows.items():
+        shell.write(f"{name}.data", row)
+        code = 0 if name == "good" else 1
+        shell.ends(code, "load", f"{name}.data", "--format", "MsgPack", "--table", "t")
+    assert shell.row("SELECT a, m['k'] = toDateTime('2023-11-14 22:13:20', 'UTC') FROM t") == [
+        [1, 255], 1,
+    ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ import pytest
 
 from e2e.following import Follower, put
 from e2e.test_avro import put_times
+from e2e.test_durations import put_durations, select_of
 from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
@@ -809,12 +809,19 @@ def test_what_a_table_that_is_replaced_held_is_not_the_new_ones(
     assert db.run("SELECT COUNT(*), COUNT(DISTINCT a) FROM t") == [(6, 6)]
 
 
-def test_milliseconds_of_avro_are_no_clock(db: Database) -> None:
+@pytest.mark.parametrize(("type_", "name", "shown"), [
+    ("TIME(3)", "a.parquet", "00:00:01.005"),
+    ("DATETIME(3)", "a.avro", "1970-01-01 00:00:01.005"),
+    pytest.param("TIME(3)", "a.avro", "00:00:01.005", marks=pytest.mark.long),
+])  # fmt: skip
+def test_milliseconds_are_no_clock(db: Database, type_: str, name: str, shown: str) -> None:
     """The server took 1005 milliseconds for ten minutes and five seconds."""
-    db.run("CREATE TABLE t (a TIME(3))")
-    put_times(db.shell, "a.avro", "time-millis", 1005)
-    done = db.fails(2, "a.avro")
-    assert "the numbers of a are time-millis of Avro" in done.talk
-    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
-    db.load("a.avro", "--select", select)
-    assert db.run("SELECT CAST(a AS CHAR) FROM t") == [("00:00:01.005",)]
+    db.run(f"CREATE TABLE t (a {type_})")
+    if name == "a.avro":
+        put_times(db.shell, name, "time-millis", 1005)
+    else:
+        put_durations(db.shell, name, "ms", 1005)
+    done = db.fails(2, name)
+    assert f"{name}: the numbers of a are " in done.talk
+    db.load(name, "--select", select_of(done))
+    assert db.run("SELECT CAST(a AS CHAR) FROM t") == [(shown,)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -15,6 +14,7 @@ import pytest
 
 from e2e.following import Follower, put
 from e2e.test_avro import put_times
+from e2e.test_durations import put_durations, select_of
 from e2e.tools import Done, Shell, csv, made
 from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
@@ -680,13 +680,21 @@ def _database(into: Into) -> PostgresDatabase:
     return database
 
 
-@pytest.mark.parametrize("type_", ["time", "interval"])
-def test_milliseconds_of_avro_are_no_clock(into: Into, type_: str) -> None:
+@pytest.mark.parametrize(("type_", "name", "shown"), [
+    ("time", "a.avro", "00:00:01.005"),
+    ("interval", "a.parquet", "00:00:01.005"),
+    ("timestamp", "a.avro", "1970-01-01 00:00:01.005"),
+    pytest.param("timestamptz", "a.parquet", "1970-01-01 00:00:01.005+00",
+                 marks=pytest.mark.long),
+])  # fmt: skip
+def test_milliseconds_are_no_clock(into: Into, type_: str, name: str, shown: str) -> None:
     """The server took 1005 milliseconds for five past ten, or for 1005 seconds."""
     into.do(f"CREATE TABLE {{s}}.t (a {type_})")
-    put_times(into.shell, "a.avro", "time-millis", 1005)
-    done = into.ends(2, "load", "a.avro", "--table", "t")
-    assert "the numbers of a are time-millis of Avro" in done.talk
-    select = shlex.split(done.talk.partition("--select ")[2].partition("\n")[0])[0]
-    into.load("a.avro", "--table", "t", "--select", select)
-    assert into.ask("SELECT a::text FROM {s}.t") == [("00:00:01.005",)]
+    if name == "a.avro":
+        put_times(into.shell, name, "time-millis", 1005)
+    else:
+        put_durations(into.shell, name, "ms", 1005)
+    done = into.ends(2, "load", name, "--table", "t")
+    assert f"{name}: the numbers of a are " in done.talk
+    into.load(name, "--table", "t", "--select", select_of(done))
+    assert into.ask("SELECT a::text FROM {s}.t") == [(shown,)]

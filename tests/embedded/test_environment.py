@@ -35,17 +35,20 @@ def test_a_child_gets_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     found = environment.of_child()
     assert {name: found[name] for name in NEEDED} == NEEDED
     assert not set(SECRETS) & set(found)
+    assert "https_proxy" not in environment.of_child(internet=False)
 
 
 def test_the_engine_gets_no_secret() -> None:
     engine = Embedded(None, memory=1 << 30)
     try:
         engine.opened()
-        found = Path(f"/proc/{engine.pid}/environ").read_text()
+        path = Path(f"/proc/{engine.pid}/environ")
+        found, mode = path.read_text(), stat.S_IMODE(path.stat().st_mode)
     finally:
         engine.close()
     assert "s3cret-value" not in found
     assert "PYTHONPATH=" in found
+    assert mode == 0o400  # as docs/concepts/secrets.md says of a proxy's password
 
 
 def test_the_decoder_gets_no_secret(tmp_path: Path) -> None:

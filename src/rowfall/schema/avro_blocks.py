@@ -26,6 +26,8 @@ from rowfall.sources.compression import compression_of
 from rowfall.stores.heads import HEAD
 from rowfall.stores.objects import ObjectSource
 
+BROKEN = (RowfallError, *UNREADABLE, zlib.error, LookupError, RecursionError)
+"""Errors of a file that is damaged, or cannot be read: who loads it says why."""
 # Behind that an error without a place is given, as for records of text.
 _MOST_SECONDS = 30.0
 _MAGIC, _SYNC = b"Obj\x01", 16
@@ -86,34 +88,33 @@ class HasPieces(Protocol):
         """Give bytes from the beginning on."""
 
 
-def schemas(
-    source: HasPieces, splits: Iterable[Split], encoding: Encoding
-) -> Iterator[Mapping[str, Any]]:
-    """Give the schemas of files of records; those that cannot be read are left out."""
-    for split in splits:
-        if (found := schema_of(source, split, encoding)) is not None:
-            yield found
+def begins(source: HasPieces, split: Split, encoding: Encoding) -> Iterator[Iterable[bytes]]:
+    """Give what an object begins with, unpacked, and the whole of it, for who needs more.
+
+    So no more is read of what is far away than has to be. Broken streams raise as they are read.
+    """
+    packed = compression_of(split.uri, encoding)
+    if isinstance(source, Ranged):
+        yield unpacked([source.part(split, 0, min(HEAD, split.size or HEAD))], packed)
+    yield unpacked(source.pieces(split), packed)
+
+
+def first_bytes(source: HasPieces, split: Split, encoding: Encoding, length: int) -> bytes:
+    """Return the first bytes of an object, unpacked; b"" where they cannot be read."""
+    for begin in begins(source, split, encoding):
+        with suppress(*BROKEN), _Counted(Pieces(begin)) as file:
+            return _take(file, length)
+    return b""
 
 
 def schema_of(source: HasPieces, split: Split, encoding: Encoding) -> Mapping[str, Any] | None:
     """Return the schema of a file of records; None where it cannot be read, or is of no record."""
-    packed = compression_of(split.uri, encoding)
-    begins: list[Iterable[bytes]] = [source.pieces(split)]
-    if isinstance(source, Ranged):  # of what is far away no more than has to be
-        begins.insert(0, _head(source, split))
-    for begin in begins:
-        with (
-            suppress(RowfallError, *UNREADABLE, zlib.error, LookupError, RecursionError),
-            _Counted(Pieces(unpacked(begin, packed))) as file,
-        ):
+    for begin in begins(source, split, encoding):
+        with suppress(*BROKEN), _Counted(Pieces(begin)) as file:
             if _take(file, len(_MAGIC)) == _MAGIC:
                 found = json.loads(_metadata(file)[b"avro.schema"])
                 return found if isinstance(found, dict) else None
     return None
-
-
-def _head(source: Ranged, split: Split) -> Iterator[bytes]:
-    yield source.part(split, 0, min(HEAD, split.size or HEAD))
 
 
 def _plain(block: bytes, codec: bytes) -> bytes:

@@ -24,7 +24,6 @@ from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
-from rowfall.schema.avro_units import check_unit, units_selected
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
@@ -38,6 +37,7 @@ from rowfall.schema.column_options import (
     shape,
 )
 from rowfall.schema.declared_columns import declared_as
+from rowfall.schema.file_units import registry_of
 from rowfall.schema.layout import check_order, count_partitions, lay_out, named_key, row_bytes
 from rowfall.schema.projection import folder_keys
 from rowfall.schema.sampling import SampleOptions, SourceSample
@@ -54,6 +54,7 @@ from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text import marked_values
 from rowfall.schema.text.text_format import UNSURE, asked_of
 from rowfall.schema.text.united_headers import check_nulls
+from rowfall.schema.time_units import check_unit, units_selected
 from rowfall.schema.types import footers, null_lists
 from rowfall.schema.types.inferred_types import infer_type
 from rowfall.schema.types.nested_nulls import (
@@ -67,6 +68,8 @@ from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
 from rowfall.sources.base import Annotated, KnowsNullLists, Source
 
+_SELECTED = "--select"
+"""Stands for the file of what is made of columns of files."""
 _TIME_OF_DAY = regex(r"\bTime(?:64\(\d\))?(?=[,)]|$)")
 
 
@@ -124,6 +127,7 @@ def schema_for(
             union=options.union_by_name,
             skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
             alone=target.alone,
+            registry=registry_of(options),
         )
         wanted = replace(wanted, without=own.skips)
         sample = sampling.take_sample(source, listing, encoding, ask, reading, wanted)
@@ -306,7 +310,7 @@ class _Inference:
         if existing is not None:
             for found in sample.columns:
                 if found.name in self.clocks:
-                    check_unit(found.name, "Time", found)
+                    check_unit(found.name, "Time", found, _file_of(sample))
             columns = _match(existing, sample, asked.types, self.ask, defaults)
         else:
             columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
@@ -354,7 +358,7 @@ class _Inference:
                 ColumnFacts(name, DeclaredType(type_, unit=units.get(name, "")))
                 for name, type_ in found_types
             ),
-            example="--select",
+            example=_SELECTED,
         )
         if existing is None and not asked.columns:
             by_name = {c.name: c for c in reads}
@@ -465,7 +469,7 @@ def column(
     Args:
         given: the user, or the source, says what the type is: whatever makes a value of it is one.
     """
-    check_unit(name, type_, found)
+    check_unit(name, type_, found, _file_of(sample))
     encoding, traits = sample.encoding, found.traits(sample.encoding)
     if not given and found.is_canonical(parse_type(type_)):
         traits = replace(traits, canonical=True)
@@ -484,6 +488,10 @@ def column(
     why = "some files lack it" if found.optional else ""
     reasons = "; ".join(r for r in (reason, why, made.reason) if r)
     return replace(made, reason=reasons, optional=found.optional)
+
+
+def _file_of(sample: SourceSample) -> str:
+    return "" if sample.example == _SELECTED else sample.example
 
 
 def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:

@@ -37,7 +37,7 @@ from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import NULL_WORDS
 from rowfall.decoder import installed
-from rowfall.schema import avro_blocks, avro_units, json_sample
+from rowfall.schema import avro_blocks, file_units, json_sample, time_units
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.column_facts import (
@@ -63,6 +63,7 @@ from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
 from rowfall.schema.types import footers, json_objects, parquet_files
+from rowfall.schema.types.engine_readers import read_as
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
 from rowfall.sources.base import Source
@@ -138,12 +139,14 @@ class SampleOptions:
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
         alone: no engine reads the files, as none runs or the load spares it: rowfall-decode is
             asked first about Parquet, and about text that lies in a store.
+        registry: the address of the registry of schemas, of messages of Avro.
     """
 
     text: DialectOptions | None = None
     union: bool = False
     skip_bad_lines: bool = False
     alone: bool = False
+    registry: str = ""
 
 
 def take_sample(
@@ -168,7 +171,7 @@ def take_sample(
     if encoding.kind is Kind.TEXT:
         return sampler.sample_text(options)
     if engine_formats.is_engine_only(encoding.format):
-        return sampler.sample_by_engine()
+        return sampler.sample_by_engine(options)
     if encoding.kind is Kind.JSON:
         return sampler.sample_json(options)
     if encoding.format == "Avro" and isinstance(source, ObjectSource):
@@ -325,9 +328,7 @@ class _Sampler:
         else:
             columns = self.described(splits)
             notes = note_geometries(columns)
-        if encoding.format == "Avro" and isinstance(self.source, avro_blocks.HasPieces):
-            schemas = avro_blocks.schemas(self.source, splits, encoding)
-            columns = avro_units.with_units(columns, schemas)
+        columns = self.with_units(columns, options)
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(self.source, splits, encoding, ())
@@ -343,6 +344,19 @@ class _Sampler:
                 frozenset(self.filled(found, whole=whole)), self.without_null_lists(found)
             ),
         )  # fmt: skip
+
+    def with_units(
+        self, columns: Sequence[ColumnFacts], options: SampleOptions
+    ) -> list[ColumnFacts]:
+        """Return the columns with the units of numbers that are times, as files say."""
+        if self.encoding.format not in file_units.FORMATS:
+            return list(columns)
+        few = len(self.splits) if self.encoding.format in file_units.ANY_TIMES else 1
+        files = (
+            file_units.units_of(self.source, split, self.encoding, options.registry)
+            for split in self.splits[:few]
+        )
+        return time_units.with_units(columns, (file for file in files if file))
 
     def described(self, splits: Sequence[Split]) -> list[ColumnFacts]:
         file = self.footers_here(splits[:1])
@@ -481,7 +495,7 @@ class _Sampler:
             return names & self.null_counts(some=False)
         return ()
 
-    def sample_by_engine(self) -> SourceSample:
+    def sample_by_engine(self, options: SampleOptions) -> SourceSample:
         """Sample a format that is the engine's alone.
 
         Raises:
@@ -491,7 +505,10 @@ class _Sampler:
         columns: list[ColumnFacts] = []
         if self.wanted.names and engine_formats.are_given(encoding.format):
             known = self.wanted.types(encoding, ())
-            columns = [ColumnFacts(name, DeclaredType(type_)) for name, type_ in known.items()]
+            columns = [
+                ColumnFacts(name, DeclaredType(read_as(encoding.format, type_)))
+                for name, type_ in known.items()
+            ]
         try:
             columns = columns or self.described(splits)
             found = self.measure(columns)
@@ -505,6 +522,7 @@ class _Sampler:
                 f"{splits[0].uri} cannot be read as {encoding.format}: {cause[:200]}",
                 hint=f"It needs {needs}. See docs/reference/formats.md.",
             ) from error
+        found = tuple(self.with_units(found, options))
         return SourceSample(encoding, found, splits, splits[0].uri)
 
     # --- any format ---------------------------------------------------------------------------

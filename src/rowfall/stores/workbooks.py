@@ -256,7 +256,8 @@ class Workbooks(Streams):
         )  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-m", "rowfall.stores.sheet_reader"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment.of_child(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment.of_child(internet=False),
         )  # fmt: skip
         assert child.stdin is not None  # noqa: S101 - it is a pipe
         child.stdin.write(json.dumps(asdict(asked)).encode())

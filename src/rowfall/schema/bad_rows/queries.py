@@ -14,6 +14,7 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.engine_formats import are_given
 from rowfall.core.errors import UsageError
 from rowfall.core.formats import LAKES
 from rowfall.core.listing import Split
@@ -159,9 +160,10 @@ class LenientReader:
         else:
             # A range holds neighbours in the order of the file.
             structure = ""
-            # Without one, a table of a lake shows its columns and no rows.
-            lake = self.encoding.format in LAKES
-            if lake or nulls_are_guarded(self.encoding, self.schema.columns):
+            # Without one, a table of a lake shows its columns and no rows, and some files none.
+            form = self.encoding.format
+            needed = form in LAKES or are_given(form)
+            if needed or nulls_are_guarded(self.encoding, self.schema.columns):
                 structure = read_structure(self.schema.columns, self.encoding)
             rows = self.source.relation([split], self.encoding, structure)
             inner = _numbered("*", rows, split.start or 0)

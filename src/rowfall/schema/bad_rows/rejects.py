@@ -32,7 +32,7 @@ from rowfall.core.own_files import REJECTS_NAME
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.database import RefusedRowError
-from rowfall.schema import avro_blocks, avro_units
+from rowfall.schema import file_units, time_units
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.bad_rows.search import (
     BadRowSearch,
@@ -50,6 +50,7 @@ from rowfall.schema.text.whole_rows import (
     with_loose_blanks,
     with_open_end,
 )
+from rowfall.schema.time_units import Units
 from rowfall.schema.types import (
     bytes_columns,
     footers,
@@ -106,6 +107,7 @@ class BadRows:
         self._engine = engine
         self._options = options
         self._known: Footer | None = None
+        self._units: Units | None = None
         self._open_ends: set[str] = set()
         self._rejected = 0
         self._read = 0
@@ -226,7 +228,7 @@ class BadRows:
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return []
-        if encoding.format == "Avro" and (units := self._other_units(splits, encoding)):
+        if encoding.format in file_units.FORMATS and (units := self._other_units(splits, encoding)):
             return units
         if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
             return self._other_columns(splits, encoding)
@@ -292,16 +294,24 @@ class BadRows:
         return self._search.takes_empty_lists(split)
 
     def _other_units(self, splits: Sequence[Split], encoding: Encoding) -> list[tuple[Split, str]]:
-        """Return the files of Avro whose times count other units than those of the sampled file."""
+        """Return the files whose times count other units than those of the sampled file."""
         source = self._source
         if not isinstance(source, ObjectSource) or len(self._plan.listing) == 1:
             return []
-        first = avro_blocks.schema_of(source, source.sample(self._plan.listing, 1)[0], encoding)
+        registry = file_units.registry_of(self._options)
+        first = self._units
+        if first is None:
+            split = source.sample(self._plan.listing, 1)[0]
+            first = self._units = file_units.units_of(source, split, encoding, registry) or {}
         others = []
         names = {column.source for column in self._plan.schema.reads}
-        for split in splits if first else ():
-            own = avro_blocks.schema_of(source, split, encoding)  # None: the INSERT says why
-            if first and own and (what := avro_units.other_units(first, own, names)):
+        # Where the first file has no durations, as most have none, no other one is looked into.
+        looked_at = encoding.format in file_units.ANY_TIMES or any(first.values())
+        for split in splits if looked_at else ():
+            own = file_units.units_of(
+                source, split, encoding, registry
+            )  # None: the INSERT says why
+            if own and (what := time_units.other_units(first, own, names)):
                 others.append((split, f"other columns than in the first file: {what}"))
         return others
 

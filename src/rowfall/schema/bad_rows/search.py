@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from rowfall.core import sql, uri
+from rowfall.core import engine_formats, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
@@ -212,6 +212,8 @@ class BadRowSearch:
 
     def _taken(self, misfit: UnfitColumn, split: Split, header: Sequence[str]) -> tuple[str, ...]:
         column, value, reader = misfit.column, misfit.value, self.reader
+        if engine_formats.are_given(self.encoding.format):
+            return ()  # numbers there are read as no text, and --schema names the types
         long = nested_reading.is_nested(column.type) and self._has_long_integers(
             column, split, header
         )

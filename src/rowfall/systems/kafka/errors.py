@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import Enum, auto
 from typing import Any
 
 from rowfall.core import extras
 from rowfall.core.errors import UsageError
+from rowfall.core.options import Options
+from rowfall.core.patterns import regex
+
+_UNKNOWN = regex(r'No such configuration property: "([\w-]+)"')
 
 
 class KafkaErrorMeaning(Enum):
@@ -96,7 +101,13 @@ def missing_client() -> UsageError:
 
 def refused_property(text: str, address: str = "") -> UsageError:
     """Return the error of a property that librdkafka does not know, or not with that value."""
+    hint = "Properties: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
+    found = _UNKNOWN.search(text)
+    name = found[1].replace("-", "_") if found else ""
+    if name in {field.name for field in fields(Options)}:
+        flag = f"--{name.replace('_', '-')}"
+        into = ", of a target --to-format" if name == "format" else ""
+        hint = f"It is an option behind the address, and no part of it: {flag}{into}"
     return UsageError(
-        f"librdkafka refuses a property{' of ' if address else ''}{address}: {text}",
-        hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+        f"librdkafka refuses a property{' of ' if address else ''}{address}: {text}", hint=hint
     )

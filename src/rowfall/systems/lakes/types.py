@@ -239,11 +239,17 @@ def new_schema(columns: Sequence[Column]) -> Schema:
 
 
 def bytes_columns(schema: Schema) -> frozenset[str]:
-    """Return the names of columns that take any bytes."""
-    from pyiceberg.types import BinaryType, FixedType
+    """Return the names of columns that take any bytes, in lists, too."""
+    from pyiceberg.types import BinaryType, FixedType, ListType
 
-    kinds = BinaryType | FixedType
-    return frozenset(f.name for f in schema.fields if isinstance(f.field_type, kinds))
+    found = set()
+    for field in schema.fields:
+        kind = field.field_type
+        while isinstance(kind, ListType):
+            kind = kind.element_type
+        if isinstance(kind, BinaryType | FixedType):
+            found.add(field.name)
+    return frozenset(found)
 
 
 def _numbered(type_: Any, numbers: Iterator[int]) -> Any:
