@@ -457,13 +457,14 @@ exec chroot "$root" sh -c 'cd /mnt && exec "$@"' sh "$@"
 
 
 class DebianInstallation:
-    """Both wheels and what they need, for the Python of another Debian, which runs in a chroot."""
+    """Both wheels, what they need and the engine, for another Debian's Python in a chroot."""
 
     def __init__(self, folder: Path, dist: Path, version: str) -> None:
         self.folder = folder
         self.version = version
         self.root = debian.system(DEBIANS[version], f"python{version}")
         needed = [each for each in PROJECT["dependencies"] if not each.startswith("rowfall-decode")]
+        needed += PROJECT["optional-dependencies"]["embedded"]
         for what in (
             ["--no-index", "--find-links", dist, "--no-deps", "rowfall", "rowfall-decode"], needed,
         ):  # fmt: skip
@@ -507,6 +508,9 @@ def test_each_python_installs_it_and_loads(
     own.python("-W", "error", "-m", "rowfall", *words)
     assert clickhouse.query(f"SELECT sum(id) FROM default.{table}") == "3\n"
     clickhouse.query(f"DROP TABLE default.{table}")
+    if isinstance(own, DebianInstallation):
+        folder = ("--to", "folder", "--decoder", "always")
+        own.python("-W", "error", "-m", "rowfall", "load", "in.csv", *folder)
 
 
 @pytest.mark.long
