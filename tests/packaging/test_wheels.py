@@ -465,9 +465,8 @@ class DebianInstallation:
         self.root = debian.system(DEBIANS[version], f"python{version}")
         needed = [each for each in PROJECT["dependencies"] if not each.startswith("rowfall-decode")]
         needed += PROJECT["optional-dependencies"]["embedded"]
-        for what in (
-            ["--no-index", "--find-links", dist, "--no-deps", "rowfall", "rowfall-decode"], needed,
-        ):  # fmt: skip
+        own = ["--no-index", "--find-links", dist, "--no-deps", "rowfall", "rowfall-decode"]
+        for what in (needed, own):  # the second one makes the folder of programs anew
             # pip of this machine, for another Python: all the glibc that wheels of today ask for.
             subprocess.run(
                 [sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:",
