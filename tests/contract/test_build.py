@@ -424,7 +424,7 @@ def compared_file(
     mine, other = parts.part(ours), parts.part(plain)
     assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in other.iterdir())
     # The engine's readers of columns leave what they please under a NULL of a fixed string.
-    typed = format in ("Parquet", "ArrowStream")
+    typed = format in ("Parquet", "ArrowStream", "Arrow")
     odd = {name for name, type_ in columns.items() if typed and "Nullable(Fixed" in type_}
     low = dictionaries(mine)
     for path_ in mine.iterdir():

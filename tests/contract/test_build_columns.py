@@ -52,7 +52,7 @@ def columns_of(
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", ["", "(b, a)"])
-@pytest.mark.parametrize("format", ["Parquet", "ArrowStream", "Native"])
+@pytest.mark.parametrize("format", ["Parquet", "ArrowStream", "Arrow", "Native"])
 def test_files_of_a_part(format: str, key: str, parts: Parts) -> None:
     """Each file of a part is the engine's own, to the last byte."""
     types = list(TYPES) if format == "Native" else SAME

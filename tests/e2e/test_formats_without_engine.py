@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ def _lines(path: Path) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
 
 
-def _arrow(path: Path) -> None:
-    with ipc.new_file(path, TABLE.schema) as writer:
-        writer.write_table(TABLE)
+def _arrow(path: Path, table: pa.Table = TABLE) -> None:
+    with ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _avro(path: Path) -> None:
@@ -85,6 +86,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "parquet": lambda path: pq.write_table(TABLE, path),
     "lists.parquet": lambda path: pq.write_table(LISTS, path),
     "arrow": _arrow,
+    "lists.arrow": lambda path: _arrow(path, LISTS),
     "orc": lambda path: orc.write_table(TABLE, path),
     "avro": _avro,
     "xlsx": _book,
@@ -125,17 +127,16 @@ def _iceberg(folder: Path) -> str:
 OTHERS: dict[str, Callable[[Path], Any]] = {
     "sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg,
     "table of pyarrow": lambda _: TABLE, "frame of polars": lambda _: pl.from_arrow(TABLE),
-    "frame of pandas": lambda _: TABLE.to_pandas(),
+    "frame of pandas": lambda _: TABLE.to_pandas(), "reader of Arrow": lambda _: TABLE.to_reader(),
 }  # fmt: skip
 
 DATABASES = ("postgresql", "mariadb")
 TARGETS = {"clickhouse", "postgresql", "mariadb", "duckdb"}
 # docs/guides/install.md says the same in words.
 NEEDS_ENGINE = {
-    "json": TARGETS, "arrow": TARGETS, "orc": TARGETS, "avro": TARGETS, "log": TARGETS,
-    "fwf": TARGETS, "duckdb": TARGETS, "delta": TARGETS, "iceberg": TARGETS,
-    "table of pyarrow": TARGETS, "frame of polars": TARGETS, "frame of pandas": TARGETS,
-    "lists.parquet": TARGETS - {"clickhouse"},
+    "orc": TARGETS, "avro": TARGETS, "delta": TARGETS, "iceberg": TARGETS,
+    "lists.parquet": TARGETS - {"clickhouse"}, "lists.arrow": TARGETS - {"clickhouse"},
+    "stdin": TARGETS - {"clickhouse"}, "reader of Arrow": TARGETS,
 }  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def targets(
 )
 def test_what_needs_the_engine(
     kind: str, targets: dict[str, str], tmp_path: Path, postgresql: PostgresqlServer,
-    mariadb: MariaDB,
+    mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder = tmp_path / "in"
     folder.mkdir()
@@ -191,6 +192,11 @@ def test_what_needs_the_engine(
     table = "without_" + "".join(c if c.isalnum() else "_" for c in kind)
     asked = set()
     for name, to in targets.items():
+        if kind == "reader of Arrow":
+            source = OTHERS[kind](folder)  # it is read once
+        if kind == "stdin":
+            FILES["csv"](folder / "stdin")
+            monkeypatch.setattr(sys, "stdin", (folder / "stdin").open())
         try:
             made = rowfall.load(source, to=to, table=table, progress=False, **OPTIONS.get(kind, {}))
         except rowfall.RowfallError as error:

@@ -160,6 +160,19 @@ def test_a_small_installation_loads_into_a_server(
     pq.write_table(pa.table({"id": [3, 4], "tags": lists}), tmp_path / "in.parquet")
     own.rowfall("load", "in.parquet", "--to", to, "--table", "small_parquet")
     assert clickhouse.query("SELECT sum(id) FROM default.small_parquet") == "7\n"
+    (tmp_path / "in.json").write_text('[{"id": 3},\n {"id": 4}]\n')
+    (tmp_path / "in.fwf").write_text("id   name \n3    a    \n4    b    \n")
+    (tmp_path / "in.log").write_text("id=3 name=a\nid=4 name=b\n")
+    ids = pa.table({"id": [3, 4]})
+    with pa.ipc.new_file(tmp_path / "in.arrow", ids.schema) as writer:
+        writer.write_table(ids)
+    for file, *how in (
+        ("in.json",), ("in.fwf", "--widths", "5,5"), ("in.log", "--format", "logfmt"),
+        ("in.arrow",),
+    ):  # fmt: skip
+        table = f"small_{file.partition('.')[2]}"
+        own.rowfall("load", file, "--to", to, "--table", table, *how)
+        assert clickhouse.query(f"SELECT sum(id) FROM default.{table}") == "7\n", file
     # What is missing is named with the command that brings it, and nothing is made.
     for extra, words in (
         ("embedded", ["load", "in.csv", "--to", "./folder"]),
@@ -361,8 +374,8 @@ LOADS: dict[str, Callable[[Place], None]] = {
     "openlineage": _openlineage, "ray": _ray, "mcp": _mcp,
 }  # fmt: skip
 
-# The engine is asked for the types of frames and of the files of a lake, and about messages.
-WITH_ENGINE = ("arrow", "kafka", "iceberg", "delta")
+# The engine is asked for the types of the files of a lake, and about messages.
+WITH_ENGINE = ("kafka", "iceberg", "delta")
 
 
 def test_every_extra_is_tried() -> None:

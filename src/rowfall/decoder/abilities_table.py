@@ -12,7 +12,7 @@ ABILITIES: dict[str, Any] = {
         "NONE", "LZ4", "LZ4HC", "ZSTD", "Delta", "DoubleDelta", "Gorilla", "T64",
     ),
     "column_formats": (
-        "Native", "ArrowStream", "Parquet", "Random",
+        "Native", "ArrowStream", "Arrow", "Parquet", "Random",
     ),
     "compressions": (
         "none", "gzip", "zstd", "lz4", "xz", "bz2",

@@ -22,7 +22,13 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
-from rowfall.schema.types import bytes_columns, footers, nested_reading, parquet_files
+from rowfall.schema.types import (
+    arrow_files,
+    bytes_columns,
+    footers,
+    nested_reading,
+    parquet_files,
+)
 from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
 from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
@@ -207,8 +213,14 @@ def _bytes_of_source(
     strings = [c for c in schema.reads if c.source and held(c.type) and held(c.read_type or c.type)]
     if not (splits and strings and source.replayable):
         return frozenset()
-    relation = Scan(source, splits[:1], encoding, schema).relation()
     zeros = isinstance(session.target, DeclaresTypes) and session.target.zeros_in_text
+    nested = any(parse_type(c.read_type or c.type).nested for c in strings)
+    if not nested and session.options.decoder != "never":
+        names = [c.source for c in strings]
+        here = arrow_files.no_texts(source, splits[0], encoding, names, zeros=zeros)
+        if here is not None:
+            return here
+    relation = Scan(source, splits[:1], encoding, schema).relation()
     ((*counts,),) = engine.ask(bytes_columns.question(strings, relation, zeros=zeros), {})
     return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
 

@@ -30,7 +30,7 @@ from rowfall.sources.base import HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
-_COLUMNAR = frozenset({"Parquet", "ArrowStream", RANDOM})
+_COLUMNAR = frozenset({"Parquet", "ArrowStream", "Arrow", RANDOM})
 # Types whose values files have in another form, which only the engine converts.
 _NEVER_COPIED = frozenset({"UUID", "IPv4", "IPv6", "Enum8", "Enum16"})
 # Numbers of rows are far below 2^63.

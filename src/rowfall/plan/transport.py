@@ -151,7 +151,7 @@ def choose_reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
         if why is None:
             return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
     elif why is None and encoding is not None and decoding.copies(encoding):
-        own = encoding == facts.encoding and encoding.format == "Parquet"
+        own = encoding == facts.encoding
         known = all(decoding.stores(c, facts.common_engine) for c in facts.schema.reads)
         if own and known and facts.program is not None:
             if delivery.value == PUSH:
@@ -269,6 +269,8 @@ def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
     """
     if facts.program is None:
         return facts.no_program
+    if facts.encoding is not None and facts.encoding.format == "Arrow":
+        return "parts are made of streams of Arrow, and these are files"
     if options.decoder == "always":
         return None if facts.destination.builds_parts else "rows go into no folder"
     if options.build == "off":

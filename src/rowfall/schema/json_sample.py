@@ -48,6 +48,7 @@ class JsonSample:
 
     Attributes:
         splits: the files. ``wanted``: the facts that the sample has to show.
+        alone: see :class:`rowfall.schema.sampling.SampleOptions`.
     """
 
     source: Source
@@ -55,6 +56,7 @@ class JsonSample:
     encoding: Encoding
     ask: RunSelect
     wanted: WantedFacts
+    alone: bool = False
 
     def clean_objects(self) -> list[str]:
         """Return the first objects as text, each of which can be a row.
@@ -98,8 +100,11 @@ class JsonSample:
                 return objects
         limit = max(limit // len(splits), 1)
         each = OBJECT_BYTES // len(splits)
-        found = object_texts(self.source, splits, self.encoding, limit, each) if here else None
-        if found:
+        if here and (
+            found := object_texts(
+                self.source, splits, self.encoding, limit, each, remote=self.alone
+            )
+        ):
             return found
         texts = self.encoding.read_as("JSONAsString")
         parts: list[str | SqlText] = []

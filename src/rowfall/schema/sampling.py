@@ -16,7 +16,7 @@ from dataclasses import field, replace
 from itertools import islice
 from typing import Any
 
-from rowfall.core import engine_formats, sql
+from rowfall.core import engine_formats, formats, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import (
@@ -62,9 +62,10 @@ from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
-from rowfall.schema.types import footers, json_objects, parquet_files
+from rowfall.schema.types import arrow_files, footers, json_objects, parquet_files
 from rowfall.schema.types.engine_readers import read_as
 from rowfall.schema.types.footers import Footer
+from rowfall.schema.types.parquet_files import TypedSample
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
 from rowfall.sources.base import Source
 from rowfall.stores.objects import ObjectSource
@@ -138,7 +139,7 @@ class SampleOptions:
         union: files may lack columns.
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
         alone: no engine reads the files, as none runs or the load spares it: rowfall-decode is
-            asked first about Parquet, and about text that lies in a store.
+            asked first about Parquet and Arrow, and about text that lies in a store.
         registry: the address of the registry of schemas, of messages of Avro.
     """
 
@@ -280,7 +281,7 @@ class _Sampler:
 
     def sample_json(self, options: SampleOptions) -> SourceSample:
         source, splits, encoding = self.source, self.splits, self.encoding
-        lines = JsonSample(source, splits, encoding, self.ask, self.wanted)
+        lines = JsonSample(source, splits, encoding, self.ask, self.wanted, self.alone)
         notes: tuple[tuple[str, str], ...] = ()
         relate: Relate = source.relation
         read = splits
@@ -360,7 +361,8 @@ class _Sampler:
 
     def described(self, splits: Sequence[Split]) -> list[ColumnFacts]:
         file = self.footers_here(splits[:1])
-        if file and (known := parquet_files.described(file[0])):
+        own = arrow_files if self.encoding.format in formats.ARROW else parquet_files
+        if file and (known := own.described(file[0])):
             found = as_described(known, self.encoding)
         else:
             found = described(self.source.relation, splits, self.encoding, self.ask)
@@ -373,12 +375,22 @@ class _Sampler:
         return found
 
     def footers_here(self, splits: Sequence[Split]) -> Sequence[Mapping[str, Any]]:
-        """Return the footers of files by rowfall-decode; () where the engine has to be asked."""
-        sample = parquet_files.read(self.source, splits, self.encoding) if self.alone else None
+        """Return what files say of their columns; () where the engine has to be asked."""
+        sample = self.sample_here(splits)
         return sample.files if sample is not None else ()
 
+    def sample_here(
+        self, splits: Sequence[Split], names: Sequence[str] = (), rows: int = 0
+    ) -> TypedSample | None:
+        """Sample files with types by rowfall-decode; None where the engine has to be asked."""
+        if not self.alone:
+            return None
+        if self.encoding.format in formats.ARROW:
+            return arrow_files.read(self.source, splits, self.encoding, names, rows)
+        return parquet_files.read(self.source, splits, self.encoding, names, rows)
+
     def measure_typed(self, columns: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
-        """Return the facts about columns of Parquet as rowfall-decode finds them.
+        """Return the facts about columns of Parquet and Arrow as rowfall-decode finds them.
 
         Returns () where the engine has to be asked.
         """
@@ -388,7 +400,7 @@ class _Sampler:
             return () if numbers else tuple(columns)
         splits, limit = self.rows_to_read(columns, query.groups)
         names = [columns[number].name for number in numbers]
-        sample = parquet_files.read(self.source, splits, self.encoding, names, limit)
+        sample = self.sample_here(splits, names, limit)
         if sample is None:
             return ()
         told = dict(zip(numbers, sample.columns, strict=True))
@@ -511,7 +523,7 @@ class _Sampler:
             ]
         try:
             columns = columns or self.described(splits)
-            found = self.measure(columns)
+            found = self.measure_typed(columns) or self.measure(columns)
         except EngineError as error:
             needs = engine_formats.needs(encoding.format)
             if not needs:

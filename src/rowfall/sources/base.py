@@ -530,6 +530,21 @@ class KnowsNullLists(Protocol):
 
 
 @runtime_checkable
+class SampledInFile(Protocol):
+    """A source of rows that are no files, whose sample is written into one on this machine."""
+
+    def sample_file(self, split: Split, encoding: Encoding) -> tuple[str, Encoding]:
+        """Return the path of a split of the sample, and how that file is written.
+
+        Args:
+            encoding: of the source.
+
+        Raises:
+            SourceError: the rows cannot be read.
+        """
+
+
+@runtime_checkable
 class KnowsBinaryColumns(Protocol):
     """A source that knows which of its strings are bytes: ClickHouse has one type for both."""
 

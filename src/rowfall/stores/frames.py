@@ -122,6 +122,9 @@ class ArrowStreams:
                     file.write(piece)
         return os.path.join(self._folder, "sample")
 
+    def sample_file(self, split: Split, encoding: Encoding) -> tuple[str, Encoding]:
+        return self._sample(), encoding
+
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:

@@ -115,23 +115,30 @@ class StandardInput:
     ) -> SqlText:
         """Return ``file('/dev/fd/N', ...)`` for the stream, an ordinary file for the sample."""
         (split,) = splits
-        if self._spooled and split.uri in (_URI, self._spooled):
-            copied = replace(split, uri=self._spooled)
-            if self._unpacked_in_copy and encoding is not None:
-                encoding = replace(encoding, compression="none")
-            return self._local.relation([copied], encoding, structure)
-        if split.uri == _URI:
+        if split.uri == _URI and not self._spooled:
             path = f"/dev/fd/{self.fds[0]}"
             if encoding is not None and encoding.compression == pipes.BZ2:
                 encoding = replace(encoding, compression="none")  # the pump unpacks it
             return SqlText.of(
                 f"file({literal(path)}{from_clause.last_arguments(encoding, structure)})"
             )
+        path = self._copy_of(split)
         if encoding is not None:
+            path, encoding = self.sample_file(split, encoding)
+        return self._local.relation([replace(split, uri=path)], encoding, structure)
+
+    def sample_file(self, split: Split, encoding: Encoding) -> tuple[str, Encoding]:
+        path, packed = self._copy_of(split), encoding.compression
+        if path != self._spooled:
             # The sample is kept unpacked, because a packed stream cannot be cut anywhere.
-            packed = encoding.compression if encoding.compression in ("zstd", "lz4") else "none"
-            encoding = replace(encoding, compression=packed)
-        return self._local.relation([split], encoding, structure)
+            packed = packed if packed in ("zstd", "lz4") else "none"
+        elif self._unpacked_in_copy:
+            packed = "none"
+        return path, replace(encoding, compression=packed)
+
+    def _copy_of(self, split: Split) -> str:
+        """Return the path of the whole stream, or of its sample."""
+        return self._spooled if split.uri == _URI else split.uri
 
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
         if not self._spooled:

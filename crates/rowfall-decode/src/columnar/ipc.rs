@@ -1,13 +1,14 @@
-//! Reads an Arrow IPC stream, which several workers share: each takes the next batch.
+//! Reads Arrow IPC, a stream or a file, which several workers share: each takes the next batch.
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_buffer::NullBuffer;
-use arrow_ipc::reader::StreamReader;
+use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::columnar::nested::{ArrowBatch, NullStructs, takes};
+use crate::columnar::objects::{Object, ObjectFile};
 use crate::columnar::{Batch, BatchError, BatchReader, Columns, Input};
 use crate::types::Type;
 
@@ -35,29 +36,42 @@ pub fn find_columns(schema: &Schema, wanted: &[(String, Type)]) -> Result<Vec<us
     wanted.iter().enumerate().map(find).collect()
 }
 
-/// A stream of batches.
-pub struct Stream<R> {
-    reader: StreamReader<R>,
+/// Batches with a schema.
+pub type Reader = Box<dyn RecordBatchReader + Send>;
+
+/// Open a stream of batches: its schema is read.
+pub fn open_stream(stream: impl std::io::Read + Send + 'static) -> Result<Reader, BatchError> {
+    Ok(Box::new(StreamReader::try_new(stream, None).map_err(unreadable)?))
+}
+
+/// Open a file of batches, which come in the order of its footer: that is read.
+pub fn open_file(object: Object) -> Result<Reader, BatchError> {
+    Ok(Box::new(FileReader::try_new(ObjectFile::new(object), None).map_err(unreadable)?))
+}
+
+/// The wanted columns of batches.
+pub struct Batches {
+    reader: Reader,
     columns: Vec<usize>,
 }
 
-impl<R: std::io::Read> Stream<R> {
-    /// Read the schema, which has to have the wanted columns: their names and types.
-    pub fn open(reader: R, wanted: &[(String, Type)]) -> Result<Stream<R>, BatchError> {
-        let reader = StreamReader::try_new(reader, None).map_err(unreadable)?;
+impl Batches {
+    /// The batches of a reader, which has to have the wanted columns: their names and types.
+    pub fn new(reader: Reader, wanted: &[(String, Type)]) -> Result<Batches, BatchError> {
         let columns = find_columns(&reader.schema(), wanted)?;
-        Ok(Stream { reader, columns })
+        Ok(Batches { reader, columns })
     }
 }
 
-fn unreadable(error: ArrowError) -> BatchError {
+/// The reason why a batch cannot be read.
+pub fn unreadable(error: ArrowError) -> BatchError {
     match error {
         ArrowError::IoError(_, error) => BatchError::Io(error),
         other => BatchError::declined(other.to_string()),
     }
 }
 
-impl<R: std::io::Read + Send> Input for Stream<R> {
+impl Input for Batches {
     fn next_piece(&mut self) -> Result<Option<Box<dyn BatchReader>>, BatchError> {
         let Some(batch) = self.reader.next().transpose().map_err(unreadable)? else {
             return Ok(None);

@@ -2,7 +2,7 @@
 //! the row group as a whole.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -233,6 +233,49 @@ impl ChunkReader for RowGroup {
             Some(bytes) => Ok(bytes),
             None => self.object.get_bytes(start, length),
         }
+    }
+}
+
+/// An object as a file with a position, for who knows beforehand what is read: each piece is one
+/// request.
+pub struct ObjectFile {
+    object: Object,
+    at: u64,
+}
+
+impl ObjectFile {
+    /// At the beginning of an object.
+    pub fn new(object: Object) -> ObjectFile {
+        ObjectFile { object, at: 0 }
+    }
+}
+
+impl Read for ObjectFile {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = (out.len() as u64).min(self.object.size.saturating_sub(self.at)) as usize;
+        if length == 0 {
+            return Ok(0);
+        }
+        if let Place::File(file) = &self.object.place {
+            file.read_exact_at(&mut out[..length], self.at)?;
+            self.object.read.fetch_add(length as u64, Ordering::Relaxed);
+        } else {
+            out[..length].copy_from_slice(&self.object.range(self.at, length)?);
+        }
+        self.at += length as u64;
+        Ok(length)
+    }
+}
+
+impl Seek for ObjectFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let found = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(back) => self.object.size.checked_add_signed(back),
+            SeekFrom::Current(on) => self.at.checked_add_signed(on),
+        };
+        self.at = found.ok_or_else(|| io::Error::other("a place before its beginning"))?;
+        Ok(self.at)
     }
 }
 

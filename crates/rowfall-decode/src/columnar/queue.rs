@@ -151,7 +151,13 @@ impl<'a> PieceQueue<'a> {
                 return open_parquet(&self.agent, input, read, &self.wanted, self.parts());
             }
             Format::Random => return self.open_random(input),
-            Format::ArrowStream => Box::new(ipc::Stream::open(self.stream(number)?, &self.wanted)?),
+            Format::ArrowStream => {
+                Box::new(ipc::Batches::new(ipc::open_stream(self.stream(number)?)?, &self.wanted)?)
+            }
+            Format::Arrow => {
+                let object = Object::open(&self.agent, input, Arc::clone(&self.read))?;
+                Box::new(ipc::Batches::new(ipc::open_file(object)?, &self.wanted)?)
+            }
             _ => Box::new(native::Stream::open(self.stream(number)?, &self.wanted)),
         })
     }

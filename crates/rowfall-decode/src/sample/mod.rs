@@ -2,8 +2,10 @@
 //! counts per column how they are written. A plan asks for that before every load of text.
 //!
 //! Text that is not clean is declined: whoever asked then asks the engine, which reads it in its
-//! own way. Of Parquet it says besides what the footers hold.
+//! own way. Of Parquet it says besides what the footers hold, and of Arrow what the schema does.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod facts;
 #[cfg(feature = "arrow")]
 mod footers;
@@ -22,6 +24,7 @@ use crate::input::http::HttpReader;
 use crate::input::http_request;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
+use crate::input::text;
 use crate::sample::facts::Facts;
 use crate::sample::objects::Objects;
 use crate::sample::pieces::{begins_with_mark, read_pieces};
@@ -47,7 +50,7 @@ struct Wanted {
     /// Not facts are wanted but the texts of objects, of so many bytes of each input.
     #[serde(default)]
     texts: Option<usize>,
-    /// Not facts are wanted but the columns of Parquet in which a list or a map is NULL.
+    /// Not facts are wanted but the columns of files with types in which a list or a map is NULL.
     #[serde(default)]
     null_lists: bool,
 }
@@ -63,7 +66,6 @@ pub fn measure(text: &str) -> Result<Value, Fail> {
     let spec = Spec::parse(&wanted.spec.to_string())?;
     let simd = Simd::choose("auto").expect("all have portable code");
     match spec.format {
-        _ if spec.dialect.is_some() => Err(Fail::spec("a sample is plain text")),
         Format::Csv | Format::CsvWithNames | Format::Tsv | Format::TsvWithNames => {
             measure_fields(&spec, &wanted, simd)
         }
@@ -75,7 +77,11 @@ pub fn measure(text: &str) -> Result<Value, Fail> {
         Format::Parquet if wanted.null_lists => typed::null_lists(&spec),
         #[cfg(feature = "arrow")]
         Format::Parquet => typed::measure(&spec, wanted.rows),
-        _ => Err(Fail::spec("a sample is CSV, TSV, JSONEachRow or Parquet")),
+        #[cfg(feature = "arrow")]
+        Format::Arrow | Format::ArrowStream if wanted.null_lists => arrow::null_lists(&spec),
+        #[cfg(feature = "arrow")]
+        Format::Arrow | Format::ArrowStream => arrow::measure(&spec, wanted.rows),
+        _ => Err(Fail::spec("a sample is CSV, TSV, JSONEachRow, Parquet or Arrow")),
     }
 }
 
@@ -114,13 +120,11 @@ fn object_texts(spec: &Spec, rows: usize, bytes: usize, simd: Simd) -> Result<Va
 }
 
 fn open(spec: &Spec, input: &Input, simd: Simd) -> Result<TextSource, Fail> {
-    let io = |error: &std::io::Error| Fail::io(input.name(), error);
     let raw = match input.url() {
         Some(_) => HttpReader::beginning(&http_request::agent(), input).map(InputReader::Http),
         None => InputReader::file(input),
     };
-    let raw = raw.map_err(|e| io(&e))?;
-    TextSource::new(raw, spec.compression, simd, 1).map_err(|e| io(&e))
+    text::open(spec, input, raw, simd, 1).map_err(|error| Fail::io(input.name(), &error))
 }
 
 fn from_text(lines: &str) -> TextSource {

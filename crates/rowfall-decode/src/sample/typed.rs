@@ -1,12 +1,12 @@
 //! Measures the columns of Parquet files: what their footers say, and facts about the values of the
-//! first rows.
+//! first rows, which those of Arrow are measured by, too.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, GenericByteArray, types::ByteArrayType};
+use arrow_array::{Array, GenericByteArray, StringArray, types::ByteArrayType};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, Field};
 use parquet::arrow::ProjectionMask;
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::columnar::BatchError;
+use crate::columnar::nested::NullStructs;
 use crate::columnar::objects::Object;
 use crate::error::Fail;
 use crate::input::http_request;
@@ -109,12 +110,21 @@ fn open(agent: &Agent, input: &Input) -> Result<(Object, ArrowReaderMetadata), F
 }
 
 /// True where a list or a map of an array is NULL; what a NULL struct hides is not a value.
-fn has_null_list(array: &dyn Array) -> bool {
+pub(super) fn has_null_list(array: &dyn Array) -> bool {
     match array.data_type() {
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
             let (first, last) = ends(lists.offsets());
             lists.null_count() > 0 || has_null_list(&lists.values().slice(first, last - first))
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let (first, last) = ends(lists.offsets());
+            lists.null_count() > 0 || has_null_list(&lists.values().slice(first, last - first))
+        }
+        DataType::FixedSizeList(..) => {
+            let lists = array.as_fixed_size_list();
+            lists.null_count() > 0 || has_null_list(lists.values())
         }
         DataType::Map(..) => {
             let maps = array.as_map();
@@ -172,7 +182,7 @@ fn place_among(wanted: &[usize], column: usize) -> usize {
     before.len()
 }
 
-fn unreadable(input: &Input, error: BatchError) -> Fail {
+pub(super) fn unreadable(input: &Input, error: BatchError) -> Fail {
     match error {
         BatchError::Declined(_, what) => Fail::declined(input.name(), &what),
         BatchError::Io(error) => Fail::io(input.name(), &error),
@@ -221,7 +231,7 @@ fn read(
         for (column, place) in columns.iter_mut().zip(&places) {
             let array = batch.column(place_among(&places, *place));
             column
-                .add(array.as_ref(), fields[*place].is_nullable())
+                .add(array.as_ref(), fields[*place].is_nullable(), NullStructs::OfNulls)
                 .map_err(|what| Fail::declined(input.name(), &what))?;
         }
     }
@@ -230,18 +240,27 @@ fn read(
 
 /// Facts about the values of one column.
 #[derive(Default)]
-struct Column {
+pub(super) struct Column {
     nulls: u64,
     bytes: u64,
+    /// Strings that are not UTF-8, and those that hold a zero byte.
+    foreign: u64,
+    zeros: u64,
     /// Hashes of the values that are not NULL, by which the different ones are counted.
     distinct: HashSet<u64>,
     hasher: RandomState,
 }
 
 impl Column {
-    fn add(&mut self, array: &dyn Array, nullable: bool) -> Result<(), String> {
+    /// Add values of a field that may hold NULL or not; the error says what is not known of them.
+    pub(super) fn add(
+        &mut self,
+        array: &dyn Array,
+        nullable: bool,
+        structs: NullStructs,
+    ) -> Result<(), String> {
         self.nulls += array.logical_null_count() as u64;
-        self.bytes += bytes_of(array, nullable, false)?;
+        self.bytes += bytes_of(array, (nullable, false), structs)?;
         match array.data_type() {
             DataType::Utf8 => self.add_strings(array.as_string::<i32>()),
             DataType::Binary => self.add_strings(array.as_binary::<i32>()),
@@ -250,7 +269,19 @@ impl Column {
             DataType::FixedSizeBinary(_) => {
                 let values = array.as_fixed_size_binary();
                 for row in (0..array.len()).filter(|row| array.is_valid(*row)) {
-                    self.distinct.insert(self.hasher.hash_one(values.value(row)));
+                    let value = values.value(row);
+                    self.distinct.insert(self.hasher.hash_one(value));
+                    // Zeros at its end are no part of a text.
+                    let filled = value.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+                    self.look_at(&value[..filled]);
+                }
+            }
+            DataType::Dictionary(..) => {
+                let (keys, values) = dictionary(array)?;
+                for row in (0..array.len()).filter(|row| array.is_valid(*row)) {
+                    let value = values.value(keys[row]).as_bytes();
+                    self.distinct.insert(self.hasher.hash_one(value));
+                    self.look_at(value);
                 }
             }
             DataType::Boolean => {
@@ -277,21 +308,35 @@ impl Column {
         for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
             let value: &[u8] = values.value(row).as_ref();
             self.distinct.insert(self.hasher.hash_one(value));
+            self.look_at(value);
         }
     }
 
+    /// Count a string that is no text of a database.
+    fn look_at(&mut self, value: &[u8]) {
+        self.foreign += u64::from(simdutf8::basic::from_utf8(value).is_err());
+        self.zeros += u64::from(memchr::memchr(0, value).is_some());
+    }
+
     /// Return the facts by the names that the engine's expressions have.
-    fn json(&self, rows: usize) -> Value {
+    pub(super) fn json(&self, rows: usize) -> Value {
         let bytes = (rows > 0).then(|| self.bytes as f64 / rows as f64);
-        json!({"nulls": self.nulls, "distinct": self.distinct.len(), "bytes_each": bytes})
+        json!({
+            "nulls": self.nulls, "distinct": self.distinct.len(), "bytes_each": bytes,
+            "foreign": self.foreign, "zeros": self.zeros,
+        })
     }
 }
 
 /// The bytes that values take in the engine's memory, as its function `byteSize` counts them.
 ///
-/// A value is Nullable where its field may be NULL, or a struct around it (`inherited`); lists and
-/// maps never are, and a struct is where nothing in it may be NULL by itself.
-fn bytes_of(array: &dyn Array, nullable: bool, inherited: bool) -> Result<u64, String> {
+/// A value is Nullable where its field may be NULL, or of Parquet a struct around it (`inherited`);
+/// lists and maps never are, and such a struct is where nothing in it may be NULL by itself.
+fn bytes_of(
+    array: &dyn Array,
+    (nullable, inherited): (bool, bool),
+    structs: NullStructs,
+) -> Result<u64, String> {
     let rows = array.len() as u64;
     let marks = if nullable || inherited { rows } else { 0 };
     let strings = |bytes: u64| Ok(bytes + STRING * rows + marks);
@@ -302,23 +347,51 @@ fn bytes_of(array: &dyn Array, nullable: bool, inherited: bool) -> Result<u64, S
         DataType::LargeUtf8 => strings(spanned(array.as_string::<i64>())),
         DataType::LargeBinary => strings(spanned(array.as_binary::<i64>())),
         DataType::FixedSizeBinary(width) => Ok(*width as u64 * rows + marks),
+        DataType::Dictionary(..) => {
+            let (keys, values) = dictionary(array)?;
+            let rows = (0..array.len()).filter(|row| array.is_valid(*row));
+            strings(rows.map(|row| values.value_length(keys[row]) as u64).sum())
+        }
         DataType::List(element) => {
             let lists = array.as_list::<i32>();
             let (first, last) = ends(lists.offsets());
             let values = lists.values().slice(first, last - first);
-            Ok(LIST * rows + bytes_of(&values, element.is_nullable(), false)?)
+            Ok(LIST * rows + bytes_of(&values, (element.is_nullable(), false), structs)?)
+        }
+        DataType::LargeList(element) => {
+            let lists = array.as_list::<i64>();
+            let (first, last) = ends(lists.offsets());
+            let values = lists.values().slice(first, last - first);
+            Ok(LIST * rows + bytes_of(&values, (element.is_nullable(), false), structs)?)
+        }
+        DataType::FixedSizeList(element, _) => {
+            let lists = array.as_fixed_size_list();
+            let width = lists.value_length() as usize;
+            let all = [(0, array.len())];
+            let there: Vec<(usize, usize)> =
+                lists.nulls().map_or(all.to_vec(), |nulls| nulls.valid_slices().collect());
+            let mut bytes = LIST * rows;
+            for (from, to) in there {
+                let values = lists.values().slice(from * width, (to - from) * width);
+                bytes += bytes_of(&values, (element.is_nullable(), false), structs)?;
+            }
+            Ok(bytes)
         }
         DataType::Map(..) => {
             let maps = array.as_map();
             let (first, last) = ends(maps.offsets());
             let entries = maps.entries().slice(first, last - first);
-            Ok(LIST * rows + bytes_of(&entries, false, false)?)
+            Ok(LIST * rows + bytes_of(&entries, (false, false), structs)?)
         }
         DataType::Struct(fields) => {
-            let only = nullable && !inherited && fields.iter().all(|f| is_always_there(f));
+            let own = structs == NullStructs::Declined;
+            let only = nullable
+                && !inherited
+                && (own || fields.iter().all(|field| is_always_there(field)));
+            let inherited = !own && (nullable || inherited);
             let mut bytes = if only { rows } else { 0 };
             for (field, column) in fields.iter().zip(array.as_struct().columns()) {
-                bytes += bytes_of(column, field.is_nullable(), nullable || inherited)?;
+                bytes += bytes_of(column, (field.is_nullable(), inherited), structs)?;
             }
             Ok(bytes)
         }
@@ -333,6 +406,20 @@ fn bytes_of(array: &dyn Array, nullable: bool, inherited: bool) -> Result<u64, S
     }
 }
 
+/// The numbers of values in their dictionary of strings, and that.
+fn dictionary(array: &dyn Array) -> Result<(Vec<usize>, &StringArray), String> {
+    let found = array.as_any_dictionary();
+    let values = found.values().as_string_opt::<i32>();
+    let values = values.ok_or_else(|| format!("values of {}", array.data_type()))?;
+    if values.null_count() > 0 {
+        return Err("a dictionary that holds NULL".to_owned());
+    }
+    if values.is_empty() {
+        return Ok((Vec::new(), values)); // each row is NULL
+    }
+    Ok((found.normalized_keys(), values))
+}
+
 /// True where neither a field nor what is in it may be NULL or a list.
 fn is_always_there(field: &Field) -> bool {
     !field.is_nullable()
@@ -342,8 +429,8 @@ fn is_always_there(field: &Field) -> bool {
         }
 }
 
-fn ends(offsets: &[i32]) -> (usize, usize) {
-    (offsets[0] as usize, offsets[offsets.len() - 1] as usize)
+fn ends<T: ArrowNativeType>(offsets: &[T]) -> (usize, usize) {
+    (offsets[0].as_usize(), offsets[offsets.len() - 1].as_usize())
 }
 
 /// The bytes of strings.

@@ -55,6 +55,8 @@ pub enum Format {
     Native,
     /// Arrow IPC, as a stream.
     ArrowStream,
+    /// Arrow IPC, as a file.
+    Arrow,
     /// Parquet.
     Parquet,
     /// The rows of `generate://random`, which are made: `start` and `stop` of an input are numbers of
@@ -77,6 +79,7 @@ impl Format {
         Format::Json,
         Format::Native,
         Format::ArrowStream,
+        Format::Arrow,
         Format::Parquet,
         Format::Random,
         Format::MySql,
@@ -95,7 +98,7 @@ impl Format {
 
     /// True where this program was built with what reads it.
     pub fn is_built_in(self) -> bool {
-        cfg!(feature = "arrow") || !matches!(self, Format::ArrowStream | Format::Parquet)
+        cfg!(feature = "arrow") || !self.has_dictionaries()
     }
 
     /// True where the first line names the columns.
@@ -105,12 +108,12 @@ impl Format {
 
     /// True where columns are copied or made, and nothing is parsed.
     pub fn is_columnar(self) -> bool {
-        matches!(self, Format::Native | Format::ArrowStream | Format::Parquet | Format::Random)
+        matches!(self, Format::Native | Format::Random) || self.has_dictionaries()
     }
 
     /// True where columns may hold dictionaries, whose keys are not written out.
     pub fn has_dictionaries(self) -> bool {
-        matches!(self, Format::ArrowStream | Format::Parquet)
+        matches!(self, Format::ArrowStream | Format::Arrow | Format::Parquet)
     }
 
     /// True for CSV with or without names.

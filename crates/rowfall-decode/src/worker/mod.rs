@@ -10,15 +10,14 @@ use std::io;
 
 use crate::columnar::{BatchError, BatchReader};
 use crate::error::Fail;
-use crate::input::json_array;
 use crate::input::queue::InputReader;
 use crate::input::read_ahead::Piece;
-use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
+use crate::input::text;
 use crate::output::Output;
 use crate::progress::InputSummary;
 use crate::simd::Simd;
-use crate::spec::{Format, Input, Spec};
+use crate::spec::{Input, Spec};
 use crate::text::fields::ReadOptions;
 use crate::text::layout::Layout;
 use crate::worker::block_writer::BlockWriter;
@@ -95,15 +94,7 @@ impl<'a> Worker<'a> {
         raw: io::Result<InputReader>,
         threads: usize,
     ) -> io::Result<TextSource> {
-        let Spec { format, compression, dialect, .. } = self.block.spec;
-        let opened = raw.and_then(|raw| TextSource::new(raw, *compression, self.simd, threads));
-        let text = match dialect {
-            None => opened?,
-            Some(dialect) => rewrite(opened?, dialect, format.is_csv(), format.has_names())?,
-        };
-        // A range knows nothing of what is before it; that of an array is declined.
-        let whole = input.start == 0 && input.stop.is_none();
-        if *format == Format::Json && whole { json_array::as_lines(text) } else { Ok(text) }
+        text::open(self.block.spec, input, raw, self.simd, threads)
     }
 
     /// Decode a whole input of text.

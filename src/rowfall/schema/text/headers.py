@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError
+from rowfall.core.errors import DataError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder import rewriting
 from rowfall.schema.bad_rows.data_errors import header_error
 from rowfall.schema.text.records import column_names, header_names, lines_relation
 from rowfall.schema.text.text_format import RunSelect
@@ -103,14 +104,17 @@ class Headers:
 
     def _head(self, split: Split, encoding: Encoding) -> bytes | None:
         """Return the first bytes of a file as text; None where only the engine can tell them."""
-        if encoding.dialect:
-            return None
-        length = BYTES
+        plain, length = replace(encoding, dialect=None), BYTES
         while True:
-            found = beginning(self.source, split, encoding, length)
+            found = beginning(self.source, split, plain, length)
             if found is None:
                 return None
-            if b"\n" in found.text or found.stored < length or length >= MOST_BYTES:
+            if encoding.dialect is not None:
+                whole = found.stored < length
+                head = _rewritten(found.text, encoding, whole=whole)
+                if head is not None or whole or length >= MOST_BYTES:
+                    return head
+            elif b"\n" in found.text or found.stored < length or length >= MOST_BYTES:
                 return found.text
             length *= 16
 
@@ -125,6 +129,20 @@ class Headers:
         for number, line in self.ask()(SqlText.of(*parts), _QUICK):
             lines[int(number)].append(base64.b64decode(str(line)))
         return [b"\n".join(text) for text in lines]
+
+
+def _rewritten(text: bytes, encoding: Encoding, *, whole: bool) -> bytes | None:
+    """Return the beginning of a text as it is read; None where that is not a whole record.
+
+    Args:
+        whole: the text is not cut.
+    """
+    try:
+        plain = rewriting.head([text], encoding, "none", 2 * len(text) + 1)
+    except SourceError:
+        return None  # whoever reads all of it says what is wrong
+    # What was cut may end in the middle of a record.
+    return plain if whole or plain.count(b"\n") > 1 else None
 
 
 def parse_header(text: str, encoding: Encoding) -> tuple[str, ...]:

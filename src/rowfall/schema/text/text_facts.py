@@ -1,10 +1,11 @@
-"""Facts about the columns of clean CSV, TSV and JSON lines, as rowfall-decode finds them.
+"""Facts about the columns of clean CSV, TSV and JSON, as rowfall-decode finds them.
 
 A plan asks how the values of text are written. The engine answers by a query of some hundred
 aggregates: 0.1 s for three columns and 0.27 s for 105, most of it to read code that nothing else
 needs; and where the target is a server, an engine is started for nothing else.
-``rowfall-decode sample`` reads the same rows in some milliseconds. It declines what is not clean;
-then the engine is asked, and its answer is what counts.
+``rowfall-decode sample`` reads the same rows in some milliseconds. Foreign text (logs, fixed
+widths, other charsets and marks) it rewrites first, and of an array of JSON it makes lines. It
+declines what is not clean; then the engine is asked, and its answer is what counts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Sequence
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.decoder import installed
+from rowfall.decoder import installed, rewriting
 from rowfall.decoder.documents import Input, InputColumn, SampleRequest, Spec
 from rowfall.decoder.sampling import TextFacts, first_objects, measure
 from rowfall.schema.types.parquet_files import inputs_by_address
-from rowfall.sources.base import Source
+from rowfall.sources.base import SampledInFile, Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.files import LocalFiles
 
@@ -43,14 +44,16 @@ def text_facts(
 
 
 def object_texts(
-    source: Source, splits: Sequence[Split], encoding: Encoding, rows: int, size: int
-) -> list[str] | None:
+    source: Source, splits: Sequence[Split], encoding: Encoding, rows: int, size: int, *,
+    remote: bool = False,
+) -> list[str] | None:  # fmt: skip
     """Return the texts of the first JSON objects of some files; None where the engine is asked.
 
     Args:
         rows: of each file at most, and ``size`` their bytes, but for the last one.
+        remote: the beginning of objects in a store is fetched, too.
     """
-    program, spec = installed.program(), _spec(source, splits, encoding, ["any"])
+    program, spec = installed.program(), _spec(source, splits, encoding, ["any"], remote=remote)
     if program is None or spec is None:
         return None
     return first_objects(program, SampleRequest(spec, rows, texts=size))
@@ -61,25 +64,32 @@ def _spec(
     remote: bool = False,
 ) -> Spec | None:  # fmt: skip
     """Return what rowfall-decode reads; None for what it does not sample."""
+    paths: list[str] | None = None
+    if isinstance(source, SampledInFile):
+        files = [source.sample_file(split, encoding) for split in splits]
+        paths, encoding = [path for path, _ in files], files[0][1]
+    elif isinstance(source, LocalFiles):
+        paths = [split.uri for split in splits]
     packed = {compression_of(split.uri, encoding) for split in splits}
     text = encoding.kind is Kind.TEXT
-    plain = encoding.dialect is None and (text or encoding.format == "JSONEachRow")
+    known = text or encoding.format == "JSONEachRow"
     wholes = all(split.start is None for split in splits)
-    if not plain or not wholes or len(packed) != 1:
+    if not known or not wholes or len(packed) != 1:
         return None
     inputs: tuple[Input, ...] | None = None
-    if isinstance(source, LocalFiles):
-        inputs = tuple(Input(split.uri) for split in splits)
+    if paths is not None:
+        inputs = tuple(map(Input, paths))
     elif remote:
         inputs = inputs_by_address(source, splits)
     if inputs is None:
         return None
-    compression = packed.pop()
+    compression, dialect = packed.pop(), encoding.dialect
+    dialect = None if dialect is None else rewriting.known_dates(dialect)
     if not text:
         return Spec(
             inputs=inputs, format=encoding.format, outputs=("-",), compression=compression,
             columns=tuple(InputColumn(name, "Nullable(String)") for name in names),
-            unknown="skip",
+            dialect=dialect, unknown="skip",
         )  # fmt: skip
     columns = (InputColumn(name, "String", position=number) for number, name in enumerate(names))
     return Spec(
@@ -91,6 +101,7 @@ def _spec(
         delimiter=encoding.delimiter,
         null=encoding.null,
         trailing=encoding.trailing,
+        dialect=dialect,
         unknown="skip",
         skip_header=bool(encoding.header),
         file_columns=len(names),

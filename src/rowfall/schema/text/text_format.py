@@ -50,8 +50,8 @@ from rowfall.schema.text.last_rows import find_last_rows
 from rowfall.schema.text.log_lines import TextFormat
 from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART, lines_relation
-from rowfall.sources.base import ReadOnce, Source
-from rowfall.stores.first_bytes import beginning
+from rowfall.sources.base import ReadOnce, SampledInFile, Source
+from rowfall.stores.first_bytes import UNPACKED_HERE, beginning, unpack
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
 
@@ -1107,6 +1107,8 @@ def _read(
         if split.start is not None:
             return None
         with suppress(RowfallError, OSError):  # who reads all of it says why
+            if isinstance(source, SampledInFile):
+                return _of_file(split.uri, *source.sample_file(split, encoding), lines)
             found = beginning(source, split, encoding, each)
             # Where nothing can be unpacked, the engine says whether it is damaged or empty.
             if found is not None and found.text:
@@ -1126,6 +1128,18 @@ def _read(
         for n, sample in zip(missing, by_engine, strict=True):
             found[n] = sample
     return [sample for sample in found if sample is not None]
+
+
+def _of_file(uri: str, path: str, encoding: Encoding, most: int) -> TextSample | None:
+    """Return the first lines of a file; None where it cannot be unpacked here."""
+    if encoding.compression not in UNPACKED_HERE:
+        return None
+    with open(path, "rb") as file:
+        data, more = file.read(LONG_SAMPLE), file.read(1)
+    lines = unpack(data, encoding.compression, LONG_SAMPLE).split(b"\n", most)
+    lines = lines[:most] if lines[-1] else lines[:-1]
+    text = b"".join(b"%b\n" % line for line in lines)
+    return TextSample(uri, text, len(lines) < most and not more)
 
 
 def _lines_in(text: bytes) -> int:

@@ -18,7 +18,8 @@ from rowfall.schema.types.footers import FileColumn
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 """Types of Parquet without a word that says what the bytes mean."""
 # Of formats that have one type for both: what is no text can be no text of the table either.
-_SAMPLE_ROWS = 10_000
+SAMPLE_ROWS = 10_000
+"""Rows in which bytes that are no text are looked for."""
 
 
 def with_bytes(schema: Schema, names: Collection[str]) -> Schema:
@@ -68,7 +69,7 @@ def question(columns: Sequence[Column], relation: SqlText, *, zeros: bool) -> Sq
     names = ", ".join(sql.name(column.source) for column in columns)
     return SqlText.of(
         f"SELECT {', '.join(counts)} FROM (SELECT {names} FROM ", relation,
-        f" LIMIT {_SAMPLE_ROWS})",
+        f" LIMIT {SAMPLE_ROWS})",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Finds lists and maps that are NULL in files of Parquet, ORC and Arrow.
 
 The engine's readers of these formats make ``[]`` and ``{}`` of them. rowfall-decode looks at
-Parquet; what it declines, and the other formats, are pyarrow's, which comes with the embedded
+Parquet and Arrow; what it declines, and ORC, are pyarrow's, which comes with the embedded
 engine. Only the lists are read, and of Parquet only row groups whose footers count a NULL.
 The engine is asked for these counts: pyarrow's own way to them (``RowGroupMetaData.column``) ends
 the process where a footer contradicts itself, by a C++ exception that nobody may catch.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core import extras
 from rowfall.core.errors import RowfallError
-from rowfall.core.formats import LAKES
+from rowfall.core.formats import ARROW, LAKES
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import SqlText
@@ -72,8 +72,8 @@ def null_lists(
     else:
         return []
     kind = "Parquet" if encoding.format in LAKES else encoding.format
-    if kind == "Parquet":
-        plain = Encoding("Parquet", "none", Kind.TYPED)
+    if kind == "Parquet" or kind in ARROW:
+        plain = Encoding(kind, "none", Kind.TYPED)
         told = parquet_files.null_lists(owner, split, plain, list(names))
         if told is not None:
             return sorted(names[name] for name in told)

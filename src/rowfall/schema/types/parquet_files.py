@@ -28,11 +28,12 @@ _MOMENT = regex(r"DateTime64\((\d)(?:, 'UTC')?\)")  # 24.10 says no zone
 _DECIMAL = regex(r"Decimal\(precision=(\d+), scale=(\d+)\)")
 
 
-class ParquetSample(NamedTuple):
-    """Footers of Parquet files, and facts about the values of their first rows.
+class TypedSample(NamedTuple):
+    """What files with types say of their columns, and facts about the values of their first rows.
 
     Attributes:
-        files: what the footer of each holds (crates/rowfall-decode/src/sample/footers.rs).
+        files: what the footer of each holds (crates/rowfall-decode/src/sample/footers.rs), of Arrow
+            the schema (arrow.rs).
         rows: that were read, of all files together.
         columns: facts about each column that was asked for, by name.
     """
@@ -45,23 +46,31 @@ class ParquetSample(NamedTuple):
 def read(
     source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str] = (),
     rows: int = 0,
-) -> ParquetSample | None:  # fmt: skip
+) -> TypedSample | None:  # fmt: skip
     """Read the footers of some files; None where rowfall-decode is not there or declines one.
 
     Args:
         names: of the columns whose values are measured.
         rows: of each file that are read for it.
     """
+    if encoding.format != "Parquet":
+        return None
+    return read_inputs(inputs_of(source, splits, encoding), "Parquet", names, rows)
+
+
+def read_inputs(
+    inputs: Sequence[Input] | None, format_: str, names: Sequence[str], rows: int
+) -> TypedSample | None:
+    """Sample files with types, see :func:`read`; None without ``inputs``."""
     program = installed.program()
-    inputs = None if program is None else inputs_of(source, splits, encoding)
     if program is None or not inputs:
         return None
     columns = tuple(InputColumn(name, "String") for name in names or ("any",))
-    spec = Spec(inputs=inputs, format="Parquet", outputs=("-",), columns=columns)
+    spec = Spec(inputs=tuple(inputs), format=format_, outputs=("-",), columns=columns)
     found = typed_files(program, SampleRequest(spec, rows if names else 0))
     if found is None:
         return None
-    return ParquetSample(found["files"], found["rows"], found["columns"] if names else ())
+    return TypedSample(found["files"], found["rows"], found["columns"] if names else ())
 
 
 def null_lists(
@@ -70,14 +79,14 @@ def null_lists(
     """Return the columns in which a list or a map is NULL; None where nobody has looked.
 
     Args:
-        names: of the columns that are looked at.
+        encoding: of Parquet or Arrow. ``names``: of the columns that are looked at.
     """
     program = installed.program()
     inputs = None if program is None else inputs_of(source, [split], encoding)
     if program is None or not inputs:
         return None
     columns = tuple(InputColumn(name, "String") for name in names)
-    spec = Spec(inputs=inputs, format="Parquet", outputs=("-",), columns=columns)
+    spec = Spec(inputs=inputs, format=encoding.format, outputs=("-",), columns=columns)
     found = typed_files(program, SampleRequest(spec, 0, null_lists=True))
     return None if found is None else found["null_lists"]
 
@@ -86,7 +95,7 @@ def inputs_of(
     source: object, splits: Sequence[Split], encoding: Encoding
 ) -> tuple[Input, ...] | None:
     """Return files as inputs of rowfall-decode; None where it cannot open them by itself."""
-    if encoding.format != "Parquet" or encoding.compression not in ("none", "auto"):
+    if encoding.compression not in ("none", "auto"):
         return None
     wholes = [whole_file(split) for split in splits]
     if isinstance(source, LocalFiles):

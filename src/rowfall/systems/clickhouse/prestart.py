@@ -48,8 +48,8 @@ _waiting: list[PrestartedChild] = []
 _SERVERS = ("clickhouse://", "clickhouses://", "arrow:")
 _DATABASES = ("postgresql://", "postgres://", "mysql://", "mariadb://", "duckdb://", "kafka://")
 _DUCKDB = (".duckdb", ".ddb")
-_TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json)(\.\w+)?$", re.IGNORECASE)
-_PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json|log|fwf)(\.\w+)?$", re.IGNORECASE)
+_TYPED = re.compile(r"\.(parquet|pq|arrow|feather)$", re.IGNORECASE)
 """Ends of names for which an engine is rarely wanted: a server or a database stores the rows."""
 _START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 
@@ -63,11 +63,11 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     """
     served = to is not None and to.startswith(_SERVERS)
     unused = served and all(
-        "://" in source or _TEXT.search(source) or _PARQUET.search(source) for source in sources
+        "://" in source or _TEXT.search(source) or _TYPED.search(source) for source in sources
     )
     if to is not None and (to.startswith(_DATABASES) or to.endswith(_DUCKDB)):
         own = (*_DATABASES, *_SERVERS, "generate://")
-        unused = all(s.startswith(own) or _TEXT.search(s) or _PARQUET.search(s) for s in sources)
+        unused = all(s.startswith(own) or _TEXT.search(s) or _TYPED.search(s) for s in sources)
     if not _waiting and "-" not in sources and not unused and is_installed():
         # What keeps Python from being started is said where the engine is wanted.
         with contextlib.suppress(OSError):

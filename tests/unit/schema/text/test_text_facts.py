@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import threading
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import pytest
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Kind
+from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.schema import json_sample, sampling
 from rowfall.schema.column_facts import ColumnFacts, WantedFacts
@@ -88,7 +89,7 @@ class Answers:
         answered = self.asked == 0
         with self._monkeypatch.context() as patch:
             patch.setattr(sampling, "text_facts", lambda *_: None)
-            patch.setattr(json_sample, "object_texts", lambda *_: None)
+            patch.setattr(json_sample, "object_texts", lambda *_, **_more: None)
             assert here == self._said(encoding, paths)
         return answered
 
@@ -155,7 +156,7 @@ def test_lines_from_the_middle_and_the_end_count(answers: Answers, tmp_path: Pat
         ("\ufeff1,2\n3,4\n", False),
         ("1,2\n3\n", False),
         ('1,2\n1,"2\n', False),
-        ("1,2\n\n3,4\n", False),
+        ("1,2\n\n3,4\n", True),  # blank lines are left out as it is rewritten
         ("1,2\n 3,4\n", False),
     ],
 )
@@ -205,8 +206,40 @@ def test_lines_of_json(answers: Answers, tmp_path: Path, types: tuple[str, ...])
     assert here >= 10
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_of_json(answers: Answers, tmp_path: Path, indent: int | None) -> None:
+    rows = [{"a": n, "b": f"[{n}\n", "c": {"d": [n]}} for n in range(300)]
+    path = tmp_path / "array.json"
+    path.write_text(json.dumps(rows, indent=indent))
+    answers.types = ()
+    assert answers.both(Encoding("JSONEachRow", "none", Kind.JSON), path)
+
+
+LOG = '127.0.0.1 - - [10/Oct/2024:13:55:{:02} +0000] "GET /{} HTTP/1.1" 200 7 "-" "curl"'
+
+
 @pytest.mark.parametrize(
-    "text", ['[{"a": 1}]\n', '{"a":\n1}\n', '\ufeff{"a": 1}\n', '{"a": 1} {"a": 2}\n']
+    ("lines", "line"),
+    [
+        (("widths", "6", "8", "5"), "{:<6}grün {}  1,5  "),
+        (("combined",), LOG),
+        ((), "{:02};grün;{},5;31.12.2024"),
+    ],
+    ids=["widths", "log", "latin-1"],
+)
+def test_text_that_is_rewritten(
+    answers: Answers, tmp_path: Path, lines: tuple[str, ...], line: str
+) -> None:
+    charset = "utf-8" if lines else "windows-1252"
+    path = tmp_path / "foreign.csv"
+    path.write_text("".join(f"{line.format(n, n)}\n" for n in range(60)), charset)
+    dialect = Dialect(lines=lines, charset=charset)
+    answers.types = ()
+    assert answers.both(replace(_encoding("CSV"), dialect=dialect), path)
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}, {"a": 2}', '{"a":\n1}\n', '\ufeff{"a": 1}\n', '{"a": 1} {"a": 2}\n']
 )
 def test_other_json_is_the_engines(answers: Answers, tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd.jsonl"
