@@ -89,6 +89,19 @@ def test_local_files_are_pushed(lake: Lake, kind: str) -> None:
     assert (checked["ok"], checked["source_rows"], checked["target_rows"]) == (True, 10_000, 10_000)
 
 
+def test_a_small_load_imports_no_more_than_it_needs(lake: Lake) -> None:
+    """These take 1 to 14 ms of CPU each, and such a load some 300."""
+    lake.shell.write("in.csv", rows(0, 9, *HEAD))
+    said = lake.ok("load", "in.csv", "--table", "t", env={"PYTHONPROFILEIMPORTTIME": "1"}, stdin="")
+    imported = {line.rpartition("|")[2].strip() for line in said.err.splitlines()}
+    assert "rowfall.systems.clickhouse.http" in imported
+    costly = {
+        "http.client", "email", "ssl", "ctypes", "concurrent.futures", "logging", "encodings.idna",
+        "urllib.request", "rich", "asyncio", "decimal", "difflib",
+    }  # fmt: skip
+    assert not imported & costly
+
+
 def test_the_engine_here_reads_what_the_decoder_may_not(lake: Lake) -> None:
     source = files_of("csv", lake)
     assert lake.load(source, "--table", "t", "--decoder", "never")["rows"] == 10_000
