@@ -1,10 +1,14 @@
 """Count how the code is built: ``python bench/house.py``, a table for bench/NOTES.md.
 
 The last two rows follow one embedded load of csv.gz as somebody who reads it does. The load runs
-under a profiler, which keeps the first call of each function. Whoever reads a function goes on into
-each that it calls, if that one calls at least two more of rowfall: names of others say enough. A
-stay is the time in one file until the next one is opened; a climb opens a file of a higher room.
-``--source`` counts another tree: its rooms are those of the pyproject.toml beside it.
+under a profiler, which keeps the first call of each function; not those that a module makes while
+it is imported (decorators, the table of options), nor those that make objects of dataclasses:
+nobody reads these to follow a load. Whoever reads a function goes on into each that it calls, if
+that one calls at least two more of rowfall: names of others say enough. A stay is the time in one
+file until the next one is opened; a climb opens a file of a higher room.
+``--source`` counts another tree: its rooms are those of the pyproject.toml beside it. ``--list``
+prints the way instead: each function that is read in another file than its caller, "^" where one of
+the two rooms is left for a higher one, on the way there or back.
 """
 
 from __future__ import annotations
@@ -117,8 +121,8 @@ def count_lines(folder: Path) -> int:
 
 # --- the way of a load ----------------------------------------------------------------------------
 
-_Call = tuple[str, int]
-"""File of a function, and the number of the one that has called it first; -1 for none."""
+_Call = tuple[str, int, str]
+"""File of a function, the number of the one that has called it first (-1: none), and its name."""
 
 
 def follow() -> None:
@@ -135,17 +139,22 @@ def follow() -> None:
 
     def is_ours(code: CodeType) -> bool:
         body = "__qualname__" in code.co_names and not code.co_argcount  # of a class
-        return code.co_filename.startswith(base) and not code.co_name.startswith("<") and not body
+        own = code.co_filename.startswith(base) and not code.co_name.startswith("<") and not body
+        return own and code.co_filename != f"{base}core/dataclass.py"
 
     def look(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event != "call" or code in first or not is_ours(code):
             return
-        caller = frame.f_back
-        while caller is not None and not is_ours(caller.f_code):
-            caller = caller.f_back
+        caller, at = None, frame.f_back
+        while at is not None:
+            if at.f_code.co_name == "<module>" and at.f_code.co_filename.startswith(base):
+                return  # of an import
+            if caller is None and is_ours(at.f_code):
+                caller = at.f_code
+            at = at.f_back
         with guard:
-            first.setdefault(code, caller.f_code if caller else None)
+            first.setdefault(code, caller)
 
     def end(code: int) -> None:  # as the command ends by, without what is to be done here
         raise SystemExit(code)
@@ -162,7 +171,7 @@ def follow() -> None:
         threading.setprofile(None)
     numbers = {code: number for number, code in enumerate(first)}
     calls = [
-        (code.co_filename.removeprefix(base), numbers[of] if of else -1)
+        (code.co_filename.removeprefix(base), numbers[of] if of else -1, code.co_qualname)
         for code, of in first.items()
     ]
     Path(os.environ[_SEEN]).write_text(json.dumps(calls))
@@ -191,46 +200,75 @@ def load_calls(source: Path) -> list[_Call]:
             "t",
         )
         subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
-        return [(str(file), int(caller)) for file, caller in json.loads(seen.read_text())]
+        return [
+            (str(file), int(of), str(called)) for file, of, called in json.loads(seen.read_text())
+        ]
 
 
-def files_in_order(calls: list[_Call]) -> Iterator[str]:
-    """Give the files that a reader opens, one after the other."""
-    called: dict[int, list[int]] = {}
-    for number, (_, caller) in enumerate(calls):
-        called.setdefault(caller, []).append(number)
+def opened(calls: list[_Call]) -> dict[int, list[int]]:
+    """Return the numbers of the functions that a reader goes on into, by that of their caller."""
     weights = [1] * len(calls)
     for number in reversed(range(len(calls))):  # whoever calls was called before
         if calls[number][1] >= 0:
             weights[calls[number][1]] += weights[number]
+    called: dict[int, list[int]] = {}
+    for number, (_, caller, _) in enumerate(calls):
+        if weights[number] >= _LEAST_CALLS:
+            called.setdefault(caller, []).append(number)
+    return called
+
+
+def files_in_order(calls: list[_Call]) -> Iterator[str]:
+    """Give the files that a reader opens, one after the other."""
+    called = opened(calls)
 
     def read(number: int) -> Iterator[str]:
         yield calls[number][0]
         for one in called.get(number, ()):
-            if weights[one] >= _LEAST_CALLS:
-                yield from read(one)
-                yield calls[number][0]
+            yield from read(one)
+            yield calls[number][0]
 
     for number in called[-1]:
-        if weights[number] >= _LEAST_CALLS:
-            yield from read(number)
+        yield from read(number)
 
 
-def walk(source: Path) -> tuple[int, int, int]:
-    """Return stays, files and climbs of a reader of one load."""
+def describe(calls: list[_Call], rooms: Mapping[str, int]) -> Iterator[str]:
+    """Give a line for each function that is read in another file than its caller."""
+    called = opened(calls)
+
+    def read(number: int, depth: int) -> Iterator[str]:
+        file, caller, name = calls[number]
+        of = calls[caller] if caller >= 0 else ("", -1, "")
+        if of[0] != file:
+            depth += 1
+            sign = " " if _height(rooms, of[0]) == _height(rooms, file) else "^"
+            yield f"{depth:3} {sign} {'  ' * depth}{file}:{name}  <- {of[2]}"
+        for one in called.get(number, ()):
+            yield from read(one, depth)
+
+    for number in called[-1]:
+        yield from read(number, -1)
+
+
+def _height(rooms: Mapping[str, int], file: str) -> int:
+    return rooms.get(file.partition("/")[0].removesuffix(".py"), 0)
+
+
+def heights(source: Path) -> dict[str, int]:
+    """Return how high each room lies, by pyproject.toml."""
     settings = tomllib.loads((source.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     layers = next(
         c["layers"] for c in settings["tool"]["importlinter"]["contracts"] if "layers" in c
     )
-    heights = {
-        room: -at for at, layer in enumerate(layers) for room in re.split(r" *\| *", layer)
-    }  # fmt: skip
-    stays: list[str] = []
-    for file in files_in_order(load_calls(source)):
-        if stays[-1:] != [file]:
-            stays.append(file)
-    rooms = [heights.get(file.partition("/")[0].removesuffix(".py"), 0) for file in stays]
-    climbs = sum(after > before for before, after in itertools.pairwise(rooms))
+    return {room: -at for at, layer in enumerate(layers) for room in re.split(r" *\| *", layer)}
+
+
+def walk(source: Path) -> tuple[int, int, int]:
+    """Return stays, files and climbs of a reader of one load."""
+    rooms = heights(source)
+    stays = [file for file, _ in itertools.groupby(files_in_order(load_calls(source)))]
+    ways = itertools.pairwise(_height(rooms, file) for file in stays)
+    climbs = sum(after > before for before, after in ways)
     return len(stays), len(set(stays)), climbs
 
 
@@ -238,7 +276,12 @@ def main() -> None:
     """Print the table."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--source", type=Path, default=ROOT / "src/rowfall")
-    source: Path = arguments.parse_args().source.absolute()
+    arguments.add_argument("--list", action="store_true", help="print the way of a load")
+    asked = arguments.parse_args()
+    source: Path = asked.source.absolute()
+    if asked.list:
+        print(*describe(load_calls(source), heights(source)), sep="\n")
+        return
     code = trees(source)
     asking, asking_files = lines_that_ask(source)
     values, functions, twice = sizes(code)
