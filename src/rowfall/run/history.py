@@ -34,7 +34,7 @@ from rowfall.core.results import (
 )
 from rowfall.core.steering import SteeringStep
 from rowfall.core.version import __version__
-from rowfall.ledger import Ledger, LoadRow, running
+from rowfall.ledger import Ledger, LoadRow, recorder
 from rowfall.ledger.leases import has_ended
 from rowfall.ledger.recorder import known
 from rowfall.run import explained
@@ -115,7 +115,7 @@ def _stopped_report(path: Path, row: LoadRow, outcome: str) -> Report:
 
 def _running_report(path: Path, row: LoadRow) -> Report:
     """Return a report of a running load, with the progress that its process has written last."""
-    says = running.read(path, row.id)
+    says = recorder.read_progress(path, row.id)
     table = ".".join(json.loads(row.target_key))
     return Report(
         row.id, "running", row.source, row.target, table, row.started,
@@ -166,7 +166,7 @@ def explanation_in(path: Path, report: Report) -> Explanation:
 
 def unfinished(path: Path, report: Report) -> Explanation:
     """Return what a load has recorded in the file beside its ledger, which a killed one leaves."""
-    found = running.read_record(path, report.load_id)
+    found = recorder.read_record(path, report.load_id)
     plan = explained.plan_of(found.plan)
     return Explanation(report, plan, found.attempts, found.others, found.record)
 
@@ -208,7 +208,7 @@ class WatchedLoad:
         if row is None:
             return None
         alive = row.state == "running" and not has_ended(row.owner, self._path)
-        if alive and running.path_of(self._path, self._id).exists():
+        if alive and recorder.path_of(self._path, self._id).exists():
             self._row = row
             return unfinished(self._path, _running_report(self._path, row))
         self._row = None

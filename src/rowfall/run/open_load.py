@@ -20,8 +20,7 @@ from rowfall.core.options import changed
 from rowfall.core.signals import undisturbed
 from rowfall.destinations.questions import about_load
 from rowfall.ledger import Ledger, LoadRow, scratches
-from rowfall.ledger.recorder import Recorder
-from rowfall.ledger.running import Running
+from rowfall.ledger.recorder import Recorder, Running
 from rowfall.run.history import record_stopped
 
 # Loads that this process runs now: another thread's load is not an unfinished one.

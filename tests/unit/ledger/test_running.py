@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rowfall.core.events import LoadStarted
-from rowfall.ledger.recorder import Recorder
-from rowfall.ledger.running import Running, path_of
+from rowfall.ledger.recorder import Recorder, Running, path_of
 
 BEGUN = LoadStarted("1f0c2a91", "a.csv", "data", "t", 1, 0, 1, 1)
 

@@ -10,9 +10,7 @@ import pytest
 
 from rowfall.core.events import LoadStarted
 from rowfall.core.results import PlannedLoad, Report
-from rowfall.ledger import running
-from rowfall.ledger.recorder import Recorder
-from rowfall.ledger.running import Running
+from rowfall.ledger.recorder import Recorder, Running, path_of
 from rowfall.run import history
 
 PLAN = PlannedLoad(
@@ -32,7 +30,7 @@ def started(ledger: Path, plan: PlannedLoad | None) -> Path:
     recorder = Recorder()
     recorder.plan = None if plan is None else asdict(plan)
     Running(ledger, LOAD, recorder).hear(LoadStarted(LOAD, "a.csv", "data", "t", 1, 0, 1, 1))
-    return running.path_of(ledger, LOAD)
+    return path_of(ledger, LOAD)
 
 
 def report(outcome: str) -> Report:
