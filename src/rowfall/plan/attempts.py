@@ -29,14 +29,24 @@ from rowfall.core.model import (
     Group,
     Kind,
     MergeWork,
+    Setting,
     Transport,
 )
-from rowfall.core.options import Options
+from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.units import parse_size
 from rowfall.decoder.abilities import flat_types
 from rowfall.plan import balance, merging
 from rowfall.plan.decoding import read_encoding, zone
-from rowfall.plan.settings import ENGINE_BASE, LEAST_WIDE_BYTES, LoadShape, block, insert_threads
+from rowfall.plan.settings import (
+    ENGINE_BASE,
+    LEAST_WIDE_BYTES,
+    LoadShape,
+    block,
+    chosen_settings,
+    compute_settings,
+    in_order,
+    insert_threads,
+)
 from rowfall.schema.text.text_format import UNSURE
 from rowfall.sources.base import LacksLengths
 
@@ -141,6 +151,15 @@ SERVER_BLOCK = 512 << 20
 SORT_BYTES = 20
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
+
+
+FOREGROUND = (
+    Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
+    # The source is read where the statement runs, not by a statement on each shard.
+    Setting("parallel_distributed_insert_select", 0, "one shard's share", routine=True),
+    # Its own shard's share is written by the statement itself, and counted with it.
+    Setting("prefer_localhost_replica", 1, "rows of the shard itself stay there", routine=True),
+)
 
 
 # --- sizes ---------------------------------------------------------------------------------------
@@ -279,6 +298,91 @@ def cut_files(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group,
 def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
     """Give the half-open ranges of the pieces that go into each file of an export."""
     return pairwise(pieces * n // files for n in range(files + 1))
+
+
+# --- the share of one writer ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShare:
+    """The share of one writer in a load: its attempts, and what is expected of them."""
+
+    groups: tuple[Group, ...]
+    lanes: int
+    settings: tuple[Setting, ...]
+    forecast: Forecast
+
+
+def plan_writer(
+    facts: LoadFacts, options: Options, transport: Transport, number: int, todo: Sequence[int]
+) -> PlannedShare:
+    """Return attempts, settings and forecast of one writer.
+
+    Args:
+        todo: indexes of its splits.
+    """
+    engine = facts.writers[number].engine
+    if transport.delivery.value == BUILD and facts.reach is not None:
+        # Statements do nothing that depends on cores; parts are built on those of this machine.
+        engine = replace(engine, cores=max(1, facts.cores_here // len(facts.writers)))
+    cut = facts.destination.cut(facts, options, engine.cores, todo)
+    if cut is None:
+        cut = cut_evenly(facts, options, engine.cores, todo)
+    if facts.schema.limit:
+        cut = as_one(facts.listing, cut)  # only one statement can count its rows
+    groups = tuple(replace(group, writer=number) for group in cut)
+    busy = sum(1 for group in groups if group.indexes)
+    lanes = facts.destination.lanes(facts, options, engine.cores, busy)
+    share = share_of(engine, max(lanes, transport.streams))
+    shape = shape_of(facts, transport, groups, todo)
+    settings = compute_settings(share, shape, chosen_settings(options.set))
+    if facts.schema.limit:
+        settings = in_order(settings, facts.schema.limit)
+    if facts.placement != "embedded":
+        # The log of a server hides keys, and is the evidence after a lost connection.
+        settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
+    if sends_rows(transport):
+        settings += FOREGROUND
+    work = WriterWork(engine, share, shape, todo, groups, lanes)
+    return PlannedShare(groups, lanes, settings, expect(facts, transport, work))
+
+
+def share_of(engine: Facts, sharing: int) -> Facts:
+    """Return what each of so many lanes or streams has of an engine's cores and memory."""
+    if sharing < 2:
+        return engine
+    return replace(
+        engine,
+        cores=max(1, engine.cores // sharing),
+        memory=ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
+    )
+
+
+def shape_of(
+    facts: LoadFacts, transport: Transport, groups: Sequence[Group], todo: Sequence[int]
+) -> LoadShape:
+    """Return the shape of the load of some attempts.
+
+    Args:
+        todo: indexes of their splits.
+    """
+    listing, schema = facts.listing, facts.schema
+    return LoadShape(
+        files=max((len(g.indexes) for g in groups), default=1),
+        biggest=max((listing.size(i) or 0 for i in todo), default=0),
+        row_bytes=schema.row_bytes,
+        partitions=schema.layout.partitions,
+        columns=schema.reads,
+        encoding=facts.encoding,
+        remote=facts.remote,
+        decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
+    )
+
+
+def sends_rows(transport: Transport) -> bool:
+    """Tell whether a Distributed table may send rows to shards; also those that are not built."""
+    built = transport.delivery.value == BUILD and transport.sharding.value == FILTER
+    return built or transport.sharding.value == DISTRIBUTED
 
 
 # --- forecasts -----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from rowfall.contracts.facts import LoadFacts
 from rowfall.core import sql
-from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import (
@@ -16,7 +15,6 @@ from rowfall.core.model import (
     ENGINE,
     PUSH,
     Facts,
-    Forecast,
     Group,
     Plan,
     PlannedTarget,
@@ -30,7 +28,7 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.plan import attempts, balance, cutting, statements, upserts
-from rowfall.plan.settings import ENGINE_BASE, LoadShape, compute_settings, in_order, not_allowed
+from rowfall.plan.settings import LoadShape, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.schema.projection import Scan
@@ -39,13 +37,6 @@ from rowfall.sources.base import ReadOnce
 from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import Target
 
-FOREGROUND = (
-    Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
-    # The source is read where the statement runs, not by a statement on each shard.
-    Setting("parallel_distributed_insert_select", 0, "one shard's share", routine=True),
-    # Its own shard's share is written by the statement itself, and counted with it.
-    Setting("prefer_localhost_replica", 1, "rows of the shard itself stay there", routine=True),
-)
 _QUOTED = regex(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
 
 
@@ -69,7 +60,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
     facts = replace(facts, schema=_schema_as_read(facts, options))
     todo = facts.todo
     work = [
-        _plan_writer(facts, options, transport, number, share)
+        attempts.plan_writer(facts, options, transport, number, share)
         for number, share in enumerate(_shares(facts, transport, todo))
     ]
     groups = tuple(group for own in work for group in own.groups)
@@ -153,28 +144,12 @@ def _check_profiles(facts: LoadFacts, transport: Transport) -> None:
         needed["optimize_on_insert"] = 0  # else rows are gone before they are counted
     if facts.table.views.names:
         needed["materialized_views_ignore_errors"] = 0
-    if _sends_rows(transport):
-        needed |= {setting.name: int(setting.value) for setting in FOREGROUND}
+    if attempts.sends_rows(transport):
+        needed |= {setting.name: int(setting.value) for setting in attempts.FOREGROUND}
     for writer in facts.writers:
         for name, value in needed.items():
             if not writer.engine.allows(name, value):
                 raise not_allowed(writer.engine, name, value)
-
-
-def _sends_rows(transport: Transport) -> bool:
-    """Tell whether a Distributed table may send rows to shards; also those that are not built."""
-    built = transport.delivery.value == BUILD and transport.sharding.value == FILTER
-    return built or transport.sharding.value == DISTRIBUTED
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The share of one writer."""
-
-    groups: tuple[Group, ...]
-    lanes: int
-    settings: tuple[Setting, ...]
-    forecast: Forecast
 
 
 def _schema_as_read(facts: LoadFacts, options: Options) -> Schema:
@@ -218,78 +193,17 @@ def _shares(facts: LoadFacts, transport: Transport, todo: Sequence[int]) -> list
     ]
 
 
-def _plan_writer(
-    facts: LoadFacts, options: Options, transport: Transport, number: int, todo: Sequence[int]
-) -> _Work:
-    """Return attempts, settings and forecast of one writer.
-
-    Args:
-        todo: indexes of its splits.
-    """
-    engine = facts.writers[number].engine
-    if transport.delivery.value == BUILD and facts.reach is not None:
-        # Statements do nothing that depends on cores; parts are built on those of this machine.
-        engine = replace(engine, cores=max(1, facts.cores_here // len(facts.writers)))
-    cut = facts.destination.cut(facts, options, engine.cores, todo)
-    if cut is None:
-        cut = attempts.cut_evenly(facts, options, engine.cores, todo)
-    if facts.schema.limit:
-        cut = attempts.as_one(facts.listing, cut)  # only one statement can count its rows
-    groups = tuple(replace(group, writer=number) for group in cut)
-    busy = sum(1 for group in groups if group.indexes)
-    lanes = facts.destination.lanes(facts, options, engine.cores, busy)
-    share = _share_of(engine, max(lanes, transport.streams))
-    shape = _shape(facts, transport, groups, todo)
-    settings = compute_settings(share, shape, chosen_settings(options.set))
-    if facts.schema.limit:
-        settings = in_order(settings, facts.schema.limit)
-    if facts.placement != "embedded":
-        # The log of a server hides keys, and is the evidence after a lost connection.
-        settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    if _sends_rows(transport):
-        settings += FOREGROUND
-    work = attempts.WriterWork(engine, share, shape, todo, groups, lanes)
-    return _Work(groups, lanes, settings, attempts.expect(facts, transport, work))
-
-
-def _share_of(engine: Facts, sharing: int) -> Facts:
-    """Return what each of so many lanes or streams has of an engine's cores and memory."""
-    if sharing < 2:
-        return engine
-    return replace(
-        engine,
-        cores=max(1, engine.cores // sharing),
-        memory=ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
-    )
-
-
-def _shape(
-    facts: LoadFacts, transport: Transport, groups: Sequence[Group], todo: Sequence[int]
-) -> LoadShape:
-    listing, schema = facts.listing, facts.schema
-    return LoadShape(
-        files=max((len(g.indexes) for g in groups), default=1),
-        biggest=max((listing.size(i) or 0 for i in todo), default=0),
-        row_bytes=schema.row_bytes,
-        partitions=schema.layout.partitions,
-        columns=schema.reads,
-        encoding=facts.encoding,
-        remote=facts.remote,
-        decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
-    )
-
-
 def statement_of(facts: LoadFacts, plan: Plan) -> tuple[Facts, LoadShape]:
     """Return what a statement of the first writer has of its engine, and the shape of its load."""
     groups = [group for group in plan.work.groups if group.writer == 0]
     todo = [i for group in groups for i in group.indexes]
     facts = replace(facts, listing=plan.listing, schema=plan.schema)
-    share = _share_of(facts.writers[0].engine, max(plan.work.lanes, plan.transport.streams))
-    return share, _shape(facts, plan.transport, groups, todo)
+    share = attempts.share_of(facts.writers[0].engine, max(plan.work.lanes, plan.transport.streams))
+    return share, attempts.shape_of(facts, plan.transport, groups, todo)
 
 
 def _planned(
-    facts: LoadFacts, transport: Transport, work: Sequence[_Work]
+    facts: LoadFacts, transport: Transport, work: Sequence[attempts.PlannedShare]
 ) -> tuple[PlannedWriter, ...]:
     found = []
     for writer, own in zip(facts.writers, work, strict=True):
@@ -303,27 +217,6 @@ def _planned(
             len(groups), own.settings,
         ))  # fmt: skip
     return tuple(found)
-
-
-def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
-    """Return ``--set name=value`` as a mapping; numbers become numbers.
-
-    Raises:
-        UsageError: no ``=``, or a name that is not a setting's.
-    """
-    chosen: dict[str, str | int | float] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(
-                f"--set {text!r} has no value", hint="Write it as --set max_threads=8."
-            )
-        sql.settings_clause({name: 0})
-        try:
-            chosen[name] = int(value)
-        except ValueError:
-            chosen[name] = value
-    return chosen
 
 
 def check_clauses(options: Options) -> None:

@@ -8,9 +8,10 @@ Everything whose default differs between engine versions is sent explicitly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.formats import LAKES
@@ -121,6 +122,27 @@ def compute_settings(
     ]  # fmt: skip
     check_names(facts, chosen)
     return (*known, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+
+
+def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
+    """Return ``--set name=value`` as a mapping; numbers become numbers.
+
+    Raises:
+        UsageError: no ``=``, or a name that is not a setting's.
+    """
+    chosen: dict[str, str | int | float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--set {text!r} has no value", hint="Write it as --set max_threads=8."
+            )
+        sql.settings_clause({name: 0})
+        try:
+            chosen[name] = int(value)
+        except ValueError:
+            chosen[name] = value
+    return chosen
 
 
 def check_memory(memory: int) -> None:

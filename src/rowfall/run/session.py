@@ -386,7 +386,7 @@ def _check_values(options: Options) -> None:
 
         list(named_types(options))
     if options.set:
-        from rowfall.plan.planner import chosen_settings
+        from rowfall.plan.settings import chosen_settings
 
         chosen_settings(options.set)
     if options.rejects and not Path(options.rejects).absolute().parent.is_dir():
@@ -402,7 +402,6 @@ def _check_setting_names(engine: Engine, options: Options) -> None:
     Raises:
         UsageError: it lacks one.
     """
-    from rowfall.plan.planner import chosen_settings
-    from rowfall.plan.settings import check_names
+    from rowfall.plan.settings import check_names, chosen_settings
 
     check_names(engine.facts, chosen_settings(options.set))

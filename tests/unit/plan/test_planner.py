@@ -29,8 +29,8 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.folder import FolderTables
-from rowfall.plan.planner import chosen_settings, make_plan
-from rowfall.plan.settings import LoadShape, compute_settings, lower
+from rowfall.plan.planner import make_plan
+from rowfall.plan.settings import LoadShape, chosen_settings, compute_settings, lower
 from rowfall.plan.transport import count_streams
 from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
