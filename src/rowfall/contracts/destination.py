@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.facts import (
         ExportState,
         LoadFacts,
-        Reach,
+        SourceColumns,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Finished, Settled
@@ -470,34 +470,34 @@ class Destination(DestinationRules, Protocol):
     def is_older(self, session: Session) -> bool:
         """Return whether the ledger is older than the rows of the table."""
 
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        """Ask for a table's definition; None where there is no such table."""
+    def stored_columns(self, session: Session, table: str | None) -> TargetColumns:
+        """Return the columns that rows have to fit, if the load does not make them, with the
+        definition of their table and the questions before they change. What follows from releases
+        of engines is not in it.
 
-    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
-        """Return the columns that rows have to fit, if the load does not make them, and the
-        questions before they change. What follows from releases of engines is not in it.
+        Args:
+            table: on the first writer; None where it is known that there is none.
         """
 
     def options_here(self, session: Session) -> Options:
         """Return the options as the engine of this machine understands them."""
 
-    def fit_schema(
-        self, session: Session, listing: Listing, reached: Reach | None,
-        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
-    ) -> Schema:  # fmt: skip
-        """Return the schema of the source as the target takes it.
-
-        Raises:
-            TargetError: it does not.
-        """
-
     def survey(
-        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-    ) -> TargetFacts:
+        self, session: Session, listed: ExistingTable | None, found: SourceColumns, *,
+        thorough: bool,
+    ) -> tuple[Schema, TargetFacts]:  # fmt: skip
         """Ask once what a plan has to know of the target, besides its columns.
 
         Args:
+            listed: the definition of the table, of :meth:`stored_columns`.
+            found: the source.
             thorough: also what only a forecast needs.
+
+        Returns:
+            The schema of the source as the target takes it, and the answers.
+
+        Raises:
+            TargetError: the target does not take it.
         """
 
     def export(

@@ -90,6 +90,21 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceColumns:
+    """The columns of a source, before its target is asked whether it takes them.
+
+    Attributes:
+        encoding: None for generators.
+        reach: what servers can read of the source; None where the embedded engine stores the rows.
+    """
+
+    listing: Listing
+    encoding: Encoding | None
+    schema: Schema
+    reach: Reach | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FilledTable:
     """A table that gets rows of the load: the target, or one behind its views.
 

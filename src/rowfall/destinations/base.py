@@ -12,7 +12,7 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageErr
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
-from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
+from rowfall.core.model import Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.tuned import Cell
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ExportState,
         FirstFacts,
         LoadFacts,
-        Reach,
+        SourceColumns,
         TargetFacts,
     )
     from rowfall.contracts.load import Done, Finished, Settled
@@ -182,10 +182,7 @@ class BaseDestination:
     def is_older(self, session: Session) -> bool:
         return False
 
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        return None
-
-    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
+    def stored_columns(self, session: Session, table: str | None) -> TargetColumns:
         from rowfall.schema.table_changes import TargetColumns
 
         return TargetColumns(json_type=False)
@@ -193,18 +190,13 @@ class BaseDestination:
     def options_here(self, session: Session) -> Options:
         return session.options
 
-    def fit_schema(
-        self, session: Session, listing: Listing, reached: Reach | None,
-        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
-    ) -> Schema:  # fmt: skip
-        return schema
-
     def survey(
-        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-    ) -> TargetFacts:
+        self, session: Session, listed: ExistingTable | None, found: SourceColumns, *,
+        thorough: bool,
+    ) -> tuple[Schema, TargetFacts]:  # fmt: skip
         from rowfall.contracts.facts import TargetFacts
 
-        return TargetFacts(session.first_target.table)
+        return found.schema, TargetFacts(session.first_target.table)
 
     def export(
         self, session: Session, listing: Listing, schema: Schema, load_id: str

@@ -7,12 +7,12 @@ from contextlib import closing, nullcontext
 from typing import Any
 
 from rowfall.contracts.destination import Opened, OpenRequest, Session
-from rowfall.contracts.facts import Reach, TargetFacts
+from rowfall.contracts.facts import SourceColumns, TargetFacts
 from rowfall.contracts.undo import Undo
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, without_salt
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.listing import without_salt
+from rowfall.core.model import Schema
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Link, Undone
 from rowfall.destinations import cursor_rows, database_survey
@@ -139,28 +139,23 @@ class RecordedDatabase(BaseDestination):
     def contradiction(self, session: Session) -> LedgerError | None:
         return unrecorded(session, database_of(session))
 
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        return database_of(session).existing_table()
-
-    def stored_columns(self, session: Session, listed: ExistingTable | None) -> TargetColumns:
-        return database_survey.stored_columns(session, database_of(session), listed)
+    def stored_columns(self, session: Session, table: str | None) -> TargetColumns:
+        if table is None:
+            return TargetColumns(json_type=False)
+        return database_survey.stored_columns(session, database_of(session))
 
     def options_here(self, session: Session) -> Options:
         return database_survey.options_here(session)
 
-    def fit_schema(
-        self, session: Session, listing: Listing, reached: Reach | None,
-        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
-    ) -> Schema:  # fmt: skip
-        schema = database_survey.fit(session, listing, reached, encoding, schema, listed)
-        if listed is not None:
-            return schema
-        return database_survey.with_native(session, database_of(session), reached, schema)
-
     def survey(
-        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-    ) -> TargetFacts:
-        return database_survey.ask(session, database_of(session), listed, thorough=thorough)
+        self, session: Session, listed: ExistingTable | None, found: SourceColumns, *,
+        thorough: bool,
+    ) -> tuple[Schema, TargetFacts]:  # fmt: skip
+        database = database_of(session)
+        schema = database_survey.fit(session, found, listed)
+        if listed is None:
+            schema = database_survey.with_native(session, database, found.reach, schema)
+        return schema, database_survey.ask(session, database, listed, thorough=thorough)
 
     def make_scratch(self, session: Session, like: str) -> None:
         if like:

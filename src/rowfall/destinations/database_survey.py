@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall.contracts.destination import Session
-from rowfall.contracts.facts import DatabaseFacts, NetworkLink, Reach, TargetFacts
+from rowfall.contracts.facts import DatabaseFacts, NetworkLink, Reach, SourceColumns, TargetFacts
 from rowfall.core import charsets, sql
-from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Encoding, Kind, Schema, ValueCheck
+from rowfall.core.model import Column, Kind, Schema, ValueCheck
 from rowfall.core.native import NativeTable, NativeType
 from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
@@ -33,14 +32,13 @@ from rowfall.sources.base import KnowsBinaryColumns, KnowsNativeTypes, Queried
 from rowfall.targets.base import DeclaresTypes, TakesNativeTypes
 
 
-def stored_columns(
-    session: Session, database: Database, table: ExistingTable | None
-) -> TargetColumns:
+def stored_columns(session: Session, database: Database) -> TargetColumns:
     """Return the columns of the table, with the types that the user asks for."""
+    table = database.existing_table()
     if table is None or not table.columns:
-        return TargetColumns(json_type=False)
+        return TargetColumns(json_type=False, table=table)
     existing = _as_asked(session, database, [list(column) for column in table.columns])
-    return TargetColumns(existing, json_type=False, clocks=table.clocks)
+    return TargetColumns(existing, json_type=False, clocks=table.clocks, table=table)
 
 
 def options_here(session: Session) -> Options:
@@ -48,15 +46,13 @@ def options_here(session: Session) -> Options:
     return replace(session.options, engine=None, order_by=None, partition_by=None)
 
 
-def fit(
-    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
-    schema: Schema, listed: ExistingTable | None,
-) -> Schema:  # fmt: skip
+def fit(session: Session, found: SourceColumns, listed: ExistingTable | None) -> Schema:
     """Return the schema as the database takes it: nothing sorts the rows, and bytes are marked."""
+    schema = found.schema
     notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
     schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
     if isinstance(session.target, DeclaresTypes):
-        schema = _with_bytes(session, listing, reached, encoding, schema, listed)
+        schema = _with_bytes(session, found, schema, listed)
     return replace(schema, columns=tuple(_as_json(c) for c in schema.columns))
 
 
@@ -161,23 +157,22 @@ def _takes_binary(session: Session, database: Database) -> bool:
 
 
 def _with_bytes(
-    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
-    schema: Schema, listed: ExistingTable | None,
-) -> Schema:  # fmt: skip
+    session: Session, found: SourceColumns, schema: Schema, listed: ExistingTable | None
+) -> Schema:
     """Return the schema with marks at columns whose strings are bytes, for a database.
 
     A new table gets columns for bytes where the source, or ``--encoding binary``, says that it has
     such. In one that is there they take whatever has a type; of files of text they take what the
     database itself reads as bytes.
     """
-    options = session.options
+    options, encoding = session.options, found.encoding
     if charsets.names_binary(options.encoding):
         columns = tuple(replace(column, binary=True) for column in schema.columns)
         return replace(schema, columns=columns)
     if listed is not None:
         typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
         return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
-    names = _bytes_of_source(session, listing, reached, encoding, schema)
+    names = _bytes_of_source(session, found, schema)
     if names and (options.type or options.schema or options.schema_file):
         asked = read_table_options(options, session.engine.ask)
         schema = bytes_columns.with_bytes(schema, names)
@@ -186,28 +181,23 @@ def _with_bytes(
     return bytes_columns.with_bytes(schema, names)
 
 
-def _bytes_of_source(
-    session: Session,
-    listing: Listing,
-    reached: Reach | None,
-    encoding: Encoding | None,
-    schema: Schema,
-) -> frozenset[str]:
+def _bytes_of_source(session: Session, found: SourceColumns, schema: Schema) -> frozenset[str]:
     """Ask for the names of columns whose strings are bytes."""
-    engine, source = source_reader(session, reached)
+    encoding = found.encoding
+    engine, source = source_reader(session, found.reach)
     if isinstance(source, KnowsBinaryColumns):
         return source.bytes_columns()
     if encoding is None or encoding.kind is not Kind.TYPED:
         return frozenset()
-    splits = list(source.sample(listing, FILES))
+    splits = list(source.sample(found.listing, FILES))
     if encoding.format == "Parquet":
         if session.options.decoder != "never":
             sample = parquet_files.read(source, splits, encoding)
             if sample is not None:
                 named = parquet_files.footers_of(sample.files)
                 return bytes_columns.of_footers(footer.columns for footer in named)
-        found = engine.ask(footers.question(source, splits, encoding), {})
-        return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
+        rows = engine.ask(footers.question(source, splits, encoding), {})
+        return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(rows))
     held = bytes_columns.holds_strings
     # What is a number in the file is text of it in the table.
     strings = [c for c in schema.reads if c.source and held(c.type) and held(c.read_type or c.type)]

@@ -10,13 +10,13 @@ from typing import Any
 from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import LoadRun, Query, ReceiverInputs, Session
-from rowfall.contracts.facts import LoadFacts, Reach
+from rowfall.contracts.facts import LoadFacts, SourceColumns, TargetFacts
 from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Listing, Split, without_salt
-from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Transport
+from rowfall.core.listing import Split, without_salt
+from rowfall.core.model import WRITE, Choice, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_writing
@@ -119,14 +119,14 @@ class LakeTable(RecordedDatabase):
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)
 
-    def fit_schema(
-        self, session: Session, listing: Listing, reached: Reach | None,
-        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
-    ) -> Schema:  # fmt: skip
+    def survey(
+        self, session: Session, listed: ExistingTable | None, found: SourceColumns, *,
+        thorough: bool,
+    ) -> tuple[Schema, TargetFacts]:  # fmt: skip
         """Check besides that texts are UTF-8, but where any bytes are taken."""
-        schema = super().fit_schema(session, listing, reached, encoding, schema, listed)
+        schema, facts = super().survey(session, listed, found, thorough=thorough)
         but = table_of(session).of_bytes(schema.columns)
-        return replace(schema, columns=only_utf8(schema.columns, encoding, but))
+        return replace(schema, columns=only_utf8(schema.columns, found.encoding, but)), facts
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rowfall.cluster.writer import Writer
 from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import LoadRun, Query, ReceiverInputs, Session
-from rowfall.contracts.facts import FirstFacts, LoadFacts, TargetFacts
+from rowfall.contracts.facts import FirstFacts, LoadFacts, SourceColumns, TargetFacts
 from rowfall.contracts.load import Done, Finished, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.core import sql, units
@@ -186,12 +186,13 @@ class TransactionalDatabase(RecordedDatabase):
         return older_record.find(session, database)
 
     def survey(
-        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-    ) -> TargetFacts:
-        found = super().survey(session, listed, schema, thorough=thorough)
+        self, session: Session, listed: ExistingTable | None, found: SourceColumns, *,
+        thorough: bool,
+    ) -> tuple[Schema, TargetFacts]:  # fmt: skip
+        schema, asked = super().survey(session, listed, found, thorough=thorough)
         if session.options.pull and pipelines.pulls(session.target, session.options):
-            return replace(found, promise=pipelines.PROMISE)
-        return found
+            asked = replace(asked, promise=pipelines.PROMISE)
+        return schema, asked
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]

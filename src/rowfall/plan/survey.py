@@ -6,8 +6,7 @@ Nothing is decided here, and nothing written. Some questions cost requests: they
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,21 +17,17 @@ from rowfall.contracts.facts import (
     FirstFacts,
     LoadFacts,
     Reach,
+    SourceColumns,
     Space,
     WriterFacts,
 )
-from rowfall.core import sql, units, uri
+from rowfall.core import sql, units
 from rowfall.core.errors import (
-    DataError,
-    EngineError,
-    RecordTooLongError,
     RowfallError,
-    SourceError,
     UsageError,
 )
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, Split, partial_mark
-from rowfall.core.long_records import PIECE
+from rowfall.core.listing import Listing, partial_mark
 from rowfall.core.machine import usable_cores
 from rowfall.core.model import (
     Dialect,
@@ -51,7 +46,7 @@ from rowfall.plan import attempts, built_parts, cutting, links, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import loaded_under_other_names
 from rowfall.plan.partial import first_files
-from rowfall.plan.planner import check_clauses, chosen_settings
+from rowfall.plan.planner import check_clauses
 from rowfall.plan.reach import (
     decoder_refused,
     network_rate,
@@ -60,32 +55,20 @@ from rowfall.plan.reach import (
     way_back,
 )
 from rowfall.plan.rewritten_files import loaded_in_other_files
-from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
+from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY, chosen_settings
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE, is_read_by_release
-from rowfall.schema import inference
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.sampling import FILES
+from rowfall.schema.schema_search import SAMPLE_SECONDS, SchemaSearch
 from rowfall.schema.table_changes import TargetColumns
-from rowfall.schema.text import long_records
 from rowfall.schema.text.density import rows_per_byte
-from rowfall.schema.text.long_records import too_large_stream
-from rowfall.schema.types.strict_reading import with_whole_tuples, within
 from rowfall.sources.base import (
     Addressed,
     Pinned,
     Ranged,
     Source,
     any_version,
-)
-from rowfall.sources.compression import compression_of
-from rowfall.systems.clickhouse.codes import (
-    BROKEN_OFF,
-    DATA_CODES,
-    LIBRARY_ERROR,
-    MEMORY_LIMIT,
-    TIMEOUT_EXCEEDED,
-    broken_off,
 )
 
 # The first that was tried; 24.10 refuses it.
@@ -130,10 +113,8 @@ def survey(
         session.emit(Note("warning", text))
     reached = _ask_reach(session, listing)
     transport.check_pull(reached, options)  # before anything is read
-    listed = None
-    if table is not None:
-        listed = destination.existing_table(session, table or session.first_target.table)
-    stored = destination.stored_columns(session, listed)
+    name = None if table is None else table or session.first_target.table
+    stored = destination.stored_columns(session, name)
     try:
         encoding, schema = _ask_schema(session, listing, reached, stored)
     except RowfallError as error:
@@ -147,12 +128,12 @@ def survey(
             raise
         encoding, schema = _ask_schema(session, listing, here, stored)
         reached = here
-    schema = _checked(session, encoding, schema)
     if session.options.select and encoding is not None and encoding.format == "Native":
         # The engine asks for the columns that are selected, and would refuse all others.
         encoding = replace(encoding, ignores=True)
-    schema = replace(schema, layout=replace(schema.layout, keys=_keys(listed, schema)))
-    schema = destination.fit_schema(session, listing, reached, encoding, schema, listed)
+    schema = replace(schema, layout=replace(schema.layout, keys=_keys(stored.table, schema)))
+    found = SourceColumns(listing, encoding, schema, reached)
+    schema, there = destination.survey(session, stored.table, found, thorough=thorough)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.check_pull(reached, options)
@@ -167,7 +148,7 @@ def survey(
         encoding=encoding,
         schema=schema,
         writers=_ask_writers(session, encoding, schema),
-        table=destination.survey(session, listed, schema, thorough=thorough),
+        table=there,
         reach=reached,
         remote=session.remote,
         cores_here=usable_cores(),
@@ -177,7 +158,7 @@ def survey(
     )
     first = replace(first, writers=_ask_decoders(session, first))
     first = replace(first, writers=_ask_ways_back(session, first))
-    unpinned, there = _ask_versions(first, options)
+    unpinned, unpinned_there = _ask_versions(first, options)
     cuts = cutting.ask_ranges(session, first, known)
     export = destination.export(session, listing, schema, load_id)
     loaded = loaded_indexes(session, listing, known) if export is None else export.loaded
@@ -205,25 +186,10 @@ def survey(
         key=session.target_key,
         cuts=cuts,
         unpinned=unpinned,
-        unpinned_there=there,
+        unpinned_there=unpinned_there,
         stored_row_bytes=None if space is None else space.row_bytes,
         export=export,
     )
-
-
-def _checked(session: Session, encoding: Encoding | None, schema: Schema) -> Schema:
-    """Return the schema with what all its columns together, and the engine that stores, ask for."""
-    kind = encoding.kind if encoding is not None else Kind.MADE
-    if encoding is not None:
-        schema = with_whole_tuples(schema, encoding)
-    times, zone = _times(session), session.engine.facts.timezone
-    schema = replace(schema, times=times)
-    checked = schema.with_reads(within(schema.reads, times, kind, zone))
-    if schema.projection is not None and times != WIDE:
-        # What is selected may be computed.
-        columns = within(checked.columns, times, Kind.TYPED, zone)
-        checked = replace(checked, columns=columns)
-    return checked
 
 
 def _times(session: Session) -> TimeRange:
@@ -490,13 +456,10 @@ def _ask_schema(
     stored: TargetColumns,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
-    destination = session.destination
     engine, source = source_reader(session, reached)
-    # One that changes while it is looked at fails alone, in its attempt.
-    source = any_version(source)
-
+    here = engine is session.reader
     most = units.parse_size(session.options.max_record)
-    limits = _sample_limits(session, most) if engine is session.reader else {}
+    limits = _sample_limits(session, most) if here else {}
 
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, {**limits, **settings})
@@ -506,42 +469,14 @@ def _ask_schema(
         null_tuples=_stores_null_tuples(session),
         time_types=all(w.engine.facts.release[:2] >= TIME_TYPES_RELEASE for w in session.writers),
         times=_times(session),
-        alone=(engine is session.reader and session.reader.idle)
-        or built_parts.spares_servers(session.options),
+        alone=(here and session.reader.idle) or built_parts.spares_servers(session.options),
     )  # fmt: skip
-
-    def infer(sampled: Listing) -> tuple[Encoding | None, Schema]:
-        return inference.schema_for(
-            source, sampled, session.declared, destination.options_here(session), asks, target
-        )
-
-    while True:
-        try:
-            if limits and (long := _begins_long(source, listing, session.declared, most)):
-                raise long
-            return infer(listing)
-        except RowfallError as error:
-            if isinstance(error, EngineError):
-                _check_sample(source, listing)
-                if source.remote and error.code in BROKEN_OFF:
-                    raise _broken_off(source, listing, error) from None
-            if error.code in (MEMORY_LIMIT, TIMEOUT_EXCEEDED) and limits:
-                one = _first_too_large(source, listing, error, infer)
-                error = _too_much(session, source, one, most, error.code)
-            error, name = _of_one(source, listing, error, infer)
-            try:
-                listing = _without_broken(listing, error, name)
-            except DataError as said:
-                if engine is not session.reader and said.hint == data_errors.CORRECT:
-                    said.hint = data_errors.READ_HERE
-                raise
-
-
-def _broken_off(source: Source, listing: Listing, error: EngineError) -> SourceError:
-    """Return the error of a sample whose bytes did not come."""
-    some = [uri.mask(split.uri) for split in source.sample(listing, FILES)]
-    more = f", or one of {len(some) - 1} more" if len(some) > 1 else ""
-    return broken_off(f"{some[0]}{more}", error)
+    search = SchemaSearch(
+        # One that changes while it is looked at fails alone, in its attempt.
+        any_version(source), session.declared, session.destination.options_here(session), asks,
+        target, session.engine.facts.timezone, most, session.reader.memory if here else None,
+    )  # fmt: skip
+    return search.find(listing)
 
 
 # Python, its libraries and what it holds of a sample, beside an engine (measured 90-150 MB).
@@ -549,10 +484,6 @@ _HERE = 160 << 20
 # Copies of a record while an engine finds out about columns: a buffer that has grown to twice its
 # size, a column of lines, and one of their fields.
 _COPIES = 8
-
-
-# A sample of files here takes a second; gigabytes of commas in a line take minutes and no memory.
-_SAMPLE_SECONDS = 20
 
 
 def _sample_limits(session: Session, most: int) -> dict[str, int]:
@@ -566,90 +497,11 @@ def _sample_limits(session: Session, most: int) -> dict[str, int]:
         room = min(room, _COPIES * most)
     limits = {"max_memory_usage": max(room, LEAST_MEMORY // 4)}
     if not session.source.remote:
-        limits["max_execution_time"] = _SAMPLE_SECONDS
+        limits["max_execution_time"] = SAMPLE_SECONDS
     else:
         # The beginning of a file has come before; who hangs now would take the engine minutes.
         limits |= {"http_max_tries": 3, "http_receive_timeout": 9}
     return limits
-
-
-def _begins_long(
-    source: Source, listing: Listing, encoding: Encoding | None, most: int
-) -> RecordTooLongError | None:
-    """Return the error about a sampled file whose first rows hold one that is too long.
-
-    The engine would skip two thousand million fields without looking at its limits in between.
-    """
-    if encoding is None or encoding.kind is Kind.TYPED or not source.replayable:
-        return None
-    doubtful = [s for s in source.sample(listing, FILES) if _may_be_long(source, s, encoding, most)]
-    # What may begin in the first piece is found to be too long before so many bytes.
-    within = most + 2 * PIECE
-    return long_records.find(source, doubtful, encoding, most, within=within)
-
-
-def _may_be_long(source: Source, split: Split, encoding: Encoding, most: int) -> bool:
-    packed = compression_of(split.uri, encoding)
-    if packed == "none" and split.size is not None and split.size <= most:
-        return False
-    # Of what is far away the engine's own limits have to do: each look is a request.
-    return not source.remote and long_records.may_begin(source, split, packed)
-
-
-def _first_too_large(
-    source: Source, listing: Listing, error: RowfallError,
-    infer: Callable[[Listing], tuple[Encoding | None, Schema]],
-) -> Listing:  # fmt: skip
-    """Return the one sampled object that alone takes more memory than there is, or all of them."""
-    splits = source.sample(listing, FILES)
-    for split in splits if error.code == MEMORY_LIMIT and len(splits) > 1 else ():
-        alone = Listing()
-        alone.add(split.uri, split.version, split.size)
-        try:
-            infer(alone)
-        except RowfallError as again:
-            if again.code == MEMORY_LIMIT:
-                return alone
-    return listing
-
-
-def _too_much(
-    session: Session, source: Source, listing: Listing, most: int, code: int
-) -> RowfallError:  # fmt: skip
-    """Return the error about a sample that takes more memory, or longer, than it may."""
-    splits = source.sample(listing, FILES)
-    found = long_records.find(source, splits, session.declared, most)
-    if found is not None:
-        return found
-    names = splits[0].uri + (f" and {len(splits) - 1} more" if len(splits) > 1 else "")
-    if not source.replayable:  # its sample is a copy that nobody knows
-        return too_large_stream(listing.split(0, "").name, session.reader.facts.memory)
-    if code == TIMEOUT_EXCEEDED:
-        return SourceError(
-            f"a sample of {names} takes longer than {_SAMPLE_SECONDS} s",
-            hint="Millions of empty lines in front of the rows may be the reason: look at the "
-            "beginning of the file. --skip-lines leaves lines out.",
-            code=code,
-        )
-    memory = units.memory(session.reader.memory)
-    said = f"a sample of {names} takes more memory than --memory allows ({memory})"
-    hint = (
-        "One value, block or page of it is very large: give more with --memory, or write the file "
-        "with smaller ones."
-    )
-    if len(splits) == 1:
-        return DataError(said, uri=splits[0].uri, hint=hint)
-    return SourceError(said, hint=hint, code=MEMORY_LIMIT)
-
-
-def _check_sample(source: Source, listing: Listing) -> None:
-    """Check that what an engine could not read is still there.
-
-    Raises:
-        SourceError: it is gone, or another version.
-    """
-    for split, what in source.changed(source.sample(listing, FILES)):
-        raise SourceError(f"cannot read {split.uri}: {what}")
 
 
 def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
@@ -664,62 +516,3 @@ def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
 def _stores_null_tuples(session: Session) -> bool:
     """Tell whether new tables can have columns of the type Nullable(Tuple)."""
     return all(w.engine.facts.release[:2] >= NULL_TUPLES_RELEASE for w in session.writers)
-
-
-def _of_one(
-    source: Source, listing: Listing, error: RowfallError,
-    infer: Callable[[Listing], tuple[Encoding | None, Schema]],
-) -> tuple[RowfallError, str]:  # fmt: skip
-    """Return the error of the first sampled object that cannot be read alone, and its name.
-
-    "" where the error names it itself, and where each can be read. Libraries name no file.
-    """
-    known = {LIBRARY_ERROR, *DATA_CODES}
-    if error.code not in known or isinstance(error, DataError):
-        return error, ""
-    if data_errors.named_object(error.message) is not None:
-        return error, ""
-    splits = source.sample(listing, FILES)
-    if len(listing) == 1 or len(splits) == 1:
-        return error, splits[0].uri if splits else ""
-    for split in splits:
-        alone = Listing()
-        alone.add(split.uri, split.version, split.size)
-        try:
-            infer(alone)
-        except RowfallError as again:
-            if again.code in known or isinstance(again, DataError):
-                return again, split.uri
-    return error, ""
-
-
-def _without_broken(listing: Listing, error: RowfallError, name: str = "") -> Listing:
-    """Return the listing for another sample, without the object that cannot be read.
-
-    Its split will fail with a reason of its own, and the others land.
-
-    Args:
-        name: of the object, where the error does not say it.
-
-    Raises:
-        RowfallError: ``error``, in better words where it is about the only object.
-    """
-    if isinstance(error, DataError):
-        said = error
-    elif error.code == LIBRARY_ERROR and name:
-        said = data_errors.unreadable(name, error)
-    elif error.code in DATA_CODES:
-        only = name or (listing.uri(0) if len(listing) == 1 else "")
-        said = data_errors.explain_engine_error(error.code, error.message, only)
-        inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
-        if inner:
-            said = data_errors.explain_engine_error(int(inner[1]), inner[2], said.uri)
-    else:
-        raise error
-    rest = Listing()
-    for split in listing.splits(""):
-        if not data_errors.same_object(split.uri, said.uri):
-            rest.add(split.uri, split.version, split.size)
-    if not 0 < len(rest) < len(listing):
-        raise said from None
-    return rest

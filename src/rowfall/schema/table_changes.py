@@ -19,6 +19,7 @@ from rowfall.core.options import ADD, DEFAULT, IGNORE
 from rowfall.core.patterns import regex
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
+from rowfall.engines.base import ExistingTable
 from rowfall.schema import projection
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.bad_rows.misfits import FileRows, find_misfits
@@ -60,6 +61,7 @@ class TargetColumns:
 
     Attributes:
         existing: its columns, None where there is no table yet.
+        table: its definition on the first writer; None where it is not there.
         questions: to it, where its columns may be changed.
         partition_key: of it; "" for none.
         json_type: there is the type JSON, for objects whose keys vary.
@@ -78,6 +80,7 @@ class TargetColumns:
     times: TimeRange = WIDE
     alone: bool = False
     clocks: frozenset[str] = frozenset()
+    table: ExistingTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,14 @@ from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import (
     ClusterFacts,
     FilledTable,
-    Reach,
     ShardingFacts,
+    SourceColumns,
     TargetFacts,
     ViewFacts,
 )
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
-from rowfall.core.listing import Listing
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.model import Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, engine_name, nodes_of
@@ -36,8 +35,11 @@ JSON_RELEASE = (25, 3)
 _INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
-def stored_columns(session: Session, listed: ExistingTable | None) -> TargetColumns:
+def stored_columns(session: Session, table: str | None) -> TargetColumns:
     """Return the columns of the table, None where no node has it, and the questions to it."""
+    listed = None
+    if table is not None:
+        listed = session.engine.existing_table(session.first_target.database, table)
     found = nodes_of(session).definition(listed)
     key = "" if found is None or found.partition_key in UNPARTITIONED else found.partition_key
     return TargetColumns(
@@ -45,38 +47,33 @@ def stored_columns(session: Session, listed: ExistingTable | None) -> TargetColu
         None if session.options.replace else _questions(session),
         key,
         json_type=all(w.engine.facts.release[:2] >= JSON_RELEASE for w in session.writers),
+        table=listed,
     )
 
 
-def fit_schema(
-    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
-    schema: Schema, listed: ExistingTable | None,
-) -> Schema:  # fmt: skip
-    """Return the schema as the table takes it.
+def survey(
+    session: Session, listed: ExistingTable | None, found: SourceColumns, *, thorough: bool
+) -> tuple[Schema, TargetFacts]:
+    """Ask what a plan has to know of the table; return the schema as the table takes it, too.
 
     Raises:
         TargetError: views read the table whose columns would become wider.
     """
-    schema = with_sign(schema, _engine_of(session, listed, schema))
-    _check_changes(session, schema)
-    return schema
-
-
-def survey(
-    session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-) -> TargetFacts:
-    """Ask what a plan has to know of the table, besides its columns."""
-    found = _ask_views(session, schema)
     nodes, first = nodes_of(session), session.first_target
+    definition = nodes.definition(listed)
+    engine = found.schema.layout.engine if definition is None else definition.engine
+    schema = with_sign(found.schema, engine)
+    viewed = _ask_views(session, schema)
+    _check_changes(session, schema, viewed)
     ddl = nodes.ddl(schema)
     if nodes.alone and not schema.exists:
         ddl = sql.create_table(first.database, first.table, schema)
-    return TargetFacts(
-        name=session.first_target.table,
+    return schema, TargetFacts(
+        name=first.table,
         existing=listed,
-        views=ViewFacts(found.names if found else (), _viewed(listed, found)),
+        views=ViewFacts(viewed.names if viewed else (), _viewed(listed, viewed)),
         cluster=ClusterFacts(nodes.replicated, _ask_sharding(session, schema)),
-        filled=_filled(session, listed, schema, found),
+        filled=_filled(session, listed, schema, viewed),
         stored=ask_stored(session),
         key_types=_ask_key_types(session, listed, schema),
         ddl=ddl,
@@ -167,12 +164,6 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
     )
 
 
-def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
-    """Return the engine of the table that rows end in, with its arguments."""
-    found = nodes_of(session).definition(table)
-    return found.engine if found is not None else schema.layout.engine
-
-
 def _questions(session: Session) -> TableQuestions:
     """Return the questions about the table before its columns change."""
 
@@ -237,15 +228,14 @@ def _ask_key_types(
         return ()  # it uses a column that the load does not fill, or is not a key at all
 
 
-def _check_changes(session: Session, schema: Schema) -> None:
+def _check_changes(session: Session, schema: Schema, found: views.Views | None) -> None:
     """Check that nobody converts the values of columns that become wider.
 
     Raises:
         TargetError: views read the table; what they hold has types of its own.
     """
     widened = [change for change in schema.fit.changes if change.before]
-    found = _ask_views(session, schema) if widened else None
-    if found:
+    if widened and found:
         new = data_errors.type_options([(c.name, c.type) for c in widened])
         raise TargetError(
             f"{session.table_text} feeds materialized views ({', '.join(found.names)}), whose own "

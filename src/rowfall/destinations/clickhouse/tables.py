@@ -19,7 +19,7 @@ from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.sqltext import quote
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
-from rowfall.engines.base import ExistingTable, table_uuid
+from rowfall.engines.base import table_uuid
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
 
@@ -57,7 +57,6 @@ class ClickHouseTables(BaseDestination):
     settle: Any = LateMethod(f"{_HERE}.settle:settle")
     settle_again: Any = LateMethod(f"{_HERE}.settle:settle_again")
     stored_columns: Any = LateMethod(f"{_HERE}.survey:stored_columns")
-    fit_schema: Any = LateMethod(f"{_HERE}.survey:fit_schema")
     survey: Any = LateMethod(f"{_HERE}.survey:survey")
     prepare: Any = LateMethod(f"{_HERE}.prepare:prepare")
 
@@ -111,7 +110,8 @@ class ClickHouseTables(BaseDestination):
         """Ask the table, of a cluster all shards."""
         from rowfall.destinations import cursor_rows
 
-        listed = self.existing_table(session, session.first_target.table)
+        first = session.first_target
+        listed = session.engine.existing_table(first.database, first.table)
         if listed is None:
             return ()
         cursor_rows.check_columns(session, listed, wanted)
@@ -132,10 +132,6 @@ class ClickHouseTables(BaseDestination):
         from rowfall.destinations.clickhouse.loaded_state import find_older_ledger
 
         return find_older_ledger(session) is not None
-
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        """Ask the first writer."""
-        return session.engine.existing_table(session.first_target.database, name)
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
         """Say what queries see.

@@ -323,7 +323,9 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
 
 def with_whole_tuples(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema whose tuples of CSV are one field each, where they are written so."""
-    if not encoding.is_csv or tuples_apart(encoding, schema.reads):
+    if not encoding.is_csv or not any(map(_has_fields, schema.reads)):
+        return schema
+    if tuples_apart(encoding, schema.reads):
         return schema
     traits = TextTraits(whole=True, file=FileTraits(binary=encoding.binary))
     return _again(schema, encoding, _has_fields, traits)
