@@ -86,7 +86,7 @@ def sharded(rowfall: Cli) -> Iterator[Sharded]:
 
 
 def test_rows_go_into_their_shards_once(sharded: Sharded) -> None:
-    plan = sharded.rowfall("plan", *sharded.command[1:-2])
+    plan = sharded.rowfall("plan", *sharded.command[1:-2], "-v")
     assert "3, each with transactions of its own" in plan.stdout, plan.stderr
     done = sharded.rowfall(*sharded.command)
     assert done.returncode == 0, done.stderr
