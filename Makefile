@@ -181,7 +181,7 @@ test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the t
 	@$(call BESIDE,$(PYTEST) --durations=20 -m "not long")
 
 # The longest form of a test is a hundred commands, of which each is a second and more among four workers.
-test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
+test-all: $(TESTED)  ## the same with every test and more examples of each: some hours
 	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --timeout=600 --durations=20)
 
 # Each in an environment of its own, made from its lock file: orchestrators bring hundreds of packages.
