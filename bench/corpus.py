@@ -3,6 +3,7 @@
     python bench/corpus.py fetch DIR      downloads the packages of corpus.json, keeps its files
     python bench/corpus.py load DIR       loads each file, writes DIR/outcomes.jsonl
     python bench/corpus.py table DIR      the figures, and what is not right
+    python bench/corpus.py written DIR    loads the files of written.json, prints what is not right
 
 What packages hold is not in this repository. bench/corpus.json holds their names and versions, the
 SHA-256 of each file, and the table that a person expects of it, who has looked at the file: its
@@ -281,6 +282,8 @@ def difference(
     types = short("".join(map(letter, columns.values())))
     if file["format"] == "none":
         return "the file holds no table"
+    if file["format"] == "written":
+        return written_difference(file, columns, got)
     if file["rows"] != len(got):
         return f"{len(got)} rows, not {file['rows']}"
     if file["types"] != types:
@@ -468,11 +471,77 @@ def table(folder: Path) -> None:
                 print(f"{title}: {last[name]['class']:8} {name}: {last[name]['why'][:200]}")
 
 
+# ---------------------------------------------------------------- written
+
+
+def written(folder: Path, only: str) -> None:
+    """Load the files of written.json whose name holds a text, and print how each ended.
+
+    They were written as banks, loggers, statistics offices and other programs write theirs, with
+    every cell of the table that a person expects, before any was loaded.
+    """
+    files = json.loads((HERE / "written.json").read_text())
+    counts: Counter[str] = Counter()
+    with (folder / "written.jsonl").open("w") as out:
+        for file in files:
+            if only not in file["file"]:
+                continue
+            path = folder / "files" / str(file["file"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file["text"].encode(file["encoding"]))
+            outcome = load_one(folder, {"format": "written", **file})
+            counts[outcome["class"]] += 1
+            out.write(json.dumps({"file": file["file"], **outcome}, default=str) + "\n")
+            if outcome["class"] != "right":
+                print(f"{outcome['class']:8} {file['file']}: {outcome['why'][:300]}")
+    total = sum(counts.values())
+    print(", ".join(f"{kind} {n} ({100 * n / total:.1f} %)" for kind, n in counts.most_common()))
+
+
+ALIKE = {"a": "s", "h": "s", "b": "s"}
+"""Types of which text is right as well: addresses, times of day, words for true and false."""
+
+
+def written_difference(file: dict[str, Any], columns: dict[str, str], got: list[list[Any]]) -> str:
+    """Return where a table is not the written one; "" where it is."""
+    wanted = file["rows"]
+    if len(wanted) != len(got):
+        return f"{len(got)} rows, not {len(wanted)}"
+    if [*columns] != file["names"]:
+        return f"names {[*columns][:9]}, not {file['names'][:9]}"
+    for name, kind, want in zip(columns, map(letter, columns.values()), file["types"], strict=True):
+        if kind != want and kind != ALIKE.get(want):
+            return f"{name} is {columns[name]}, not of type {want}"
+    for n, (expected, row) in enumerate(zip(wanted, got, strict=True)):
+        for name, want, value in zip(columns, expected, row, strict=True):
+            if not same_written(want, value):
+                return f"row {n + 1} {name}: {str(value)[:60]!r}, not {str(want)[:60]!r}"
+    return ""
+
+
+def same_written(want: Any, value: Any) -> bool:
+    """Tell whether a stored value is the written one; of text, nothing and NULL are the same."""
+    if want in (None, "") or value in (None, ""):
+        return want in (None, "") and value in (None, "")
+    if isinstance(want, bool) or isinstance(value, bool):
+        return str(want).lower() == str(value).lower() or (want, value) in (
+            (True, "yes"), (False, "no"), (True, "t"), (False, "f")
+        )  # fmt: skip
+    if isinstance(want, float) or isinstance(value, (int, Decimal)):
+        try:
+            return float(want) == float(value) or want != want
+        except ValueError:
+            return False
+    return str(want) == str(value) or same_time(str(want), str(value))
+
+
 def main() -> None:
     """Run what the command line names."""
     what, folder, *rest = sys.argv[1:]
     if what == "fetch":
         fetch(Path(folder))
+    elif what == "written":
+        written(Path(folder), rest[0] if rest else "")
     elif what == "load":
         load(
             Path(folder),
