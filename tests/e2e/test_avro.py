@@ -218,6 +218,7 @@ def test_numbers_that_are_selected_as_they_are(shell: Shell) -> None:
     assert shell.row("SELECT toString(a) FROM t") == ["00:00:05.000"]
 
 
+@pytest.mark.long
 def test_messages_of_a_registry_in_a_file(shell: Shell) -> None:
     """AvroConfluent: the unit is in the registry, and the engine alone read the file."""
     registry = Registry("user", "pass word")

@@ -111,6 +111,7 @@ def test_durations_in_lists_and_structs(shell: Shell) -> None:
     assert "--skip a" in done.talk
 
 
+@pytest.mark.long
 def test_files_whose_durations_count_other_units(shell: Shell) -> None:
     """The reader puts the numbers of each file into a column: 5 s in ms were 5 ms in us."""
     for at in range(10):  # some of which are in no sample

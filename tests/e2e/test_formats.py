@@ -140,6 +140,7 @@ def test_numbers_of_messagepack_that_do_not_fit(shell: Shell, type_: str) -> Non
     assert shell.row("SELECT count() FROM t") == [2]
 
 
+@pytest.mark.long
 def test_numbers_inside_of_values_of_messagepack(shell: Shell) -> None:
     """They are checked as those outside, and into a table that is there, too."""
     made = "CREATE TABLE t (a Array(UInt8), m Map(String, DateTime('UTC'))) ORDER BY ()"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,13 +24,10 @@ from e2e.tools import Shell
 from faults import bombs
 from lab.otelcol import Receiver
 from lab.scripted import Asked, Reply, Scripted
+from lab.seaweed import Seaweed
 
 MARK = "Zq7mArKx9w"
 """The secret. Its beginning is a word that nothing else here holds, also in base64."""
-FORMS = {MARK, MARK.encode().hex(), *(
-    # As it stands behind none to two other bytes, without what those change.
-    base64.b64encode(b"x" * n + MARK.encode())[4 * bool(n) : 12].decode() for n in range(3)
-)}  # fmt: skip
 ROW = b"id,name\n1,a\n2,b\n"
 
 
@@ -240,17 +238,26 @@ def filled(text: str, web: Scripted, home: Path) -> str:
     return text
 
 
-def check(shell: Shell, given: Mapping[str, str], *texts: str) -> None:
+def forms(mark: str) -> set[str]:
+    """A secret as it is, as hexadecimal digits, and as it stands in base64."""
+    return {mark, mark.encode().hex(), *(
+        # Behind none to two other bytes, without what those change.
+        base64.b64encode(b"x" * n + mark.encode())[4 * bool(n) : 12].decode() for n in range(3)
+    )}  # fmt: skip
+
+
+def check(shell: Shell, given: Mapping[str, str], *texts: str, mark: str = MARK) -> None:
     """Check that the mark is in no text, and in no file but those that were given."""
+    known = forms(mark)
     for text in texts:
-        for form in FORMS:
+        for form in known:
             at = text.find(form)
             assert at < 0, text[max(0, at - 300) : at + 100]
     for folder in (shell.folder, shell.cli.home):
         for path in folder.rglob("*"):
             if path.is_file() and not any(str(path).endswith(name) for name in given):
                 data = path.read_bytes()
-                assert not any(form.encode() in data for form in FORMS), path
+                assert not any(form.encode() in data for form in known), path
 
 
 # Each case is nine commands; clients of brokers and of some stores wait before they give up.
@@ -293,3 +300,115 @@ def test_a_secret_is_nowhere(shell: Shell, web: Scripted, name: str) -> None:
             ]
     assert watched.seen == set()
     check(shell, case.files, told.text, *(text for one in done for text in (one.out, one.err)))
+
+
+LOADED = (
+    "password of a URL", "user alone", "parameter", "parameter nobody knows", "fragment", "netrc",
+    "key of OpenLineage",
+)  # fmt: skip
+"""Cases in which what is behind the address answers, and the load succeeds."""
+INTO = {
+    "folder": (), "lake": ("--to", "iceberg+lake/t"), "duckdb": ("--to", "x.duckdb"),
+    "parquet": ("--to", "out.parquet"), "lines": ("--to", "out.jsonl"),
+}  # fmt: skip
+LINEAGE = "transport: {type: file, log_file_path: lineage.json, append: true}\n"
+
+
+def loads(shell: Shell, address: str, *where: str) -> list[str]:
+    """Load from an address, and look at what is known of it then; returns all that was said."""
+    name = () if {"iceberg+lake/t", "out.parquet", "out.jsonl"} & {*where} else ("--table", "t")
+    shell.write("openlineage.yml", LINEAGE)
+    given = (address, *name, *where)
+    done = [
+        shell.ok("load", *given, "-v", "--verify", "--log-file", "log.jsonl"),
+        shell.ok("load", *given, "--json"),
+        shell.run("status", "-v", *where),
+        shell.run("report", "last", "--json", *where),
+        shell.run("report", "last", "--html", "page.html", *where),
+    ]
+    lineage = (shell.folder / "lineage.json").read_text()
+    assert '"COMPLETE"' in lineage, lineage
+    return [text for one in done for text in (one.out, one.err)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("into", INTO)
+@pytest.mark.parametrize("name", LOADED)
+def test_a_secret_of_a_load_that_succeeds(shell: Shell, name: str, into: str) -> None:
+    """It is neither in what the load remembers nor in the metadata of what it has written."""
+    case, home = CASES[name], shell.cli.home
+    with Scripted(lambda _: Reply(ROW, headers={"ETag": '"one"'})) as web, Receiver() as told:
+        for file, text in case.files.items():
+            (home / file).write_text(filled(text, web, home))
+            (home / file).chmod(0o600)
+        shell.env.update({key: filled(value, web, home) for key, value in case.env.items()})
+        shell.env.update(OTEL_EXPORTER_OTLP_ENDPOINT=told.url)
+        shell.env.pop("OPENLINEAGE_URL", None)
+        said = loads(shell, filled(case.address, web, home), *INTO[into])
+    check(shell, case.files, told.text, *said)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A service with a password.
+
+    Attributes:
+        ask: runs a statement there. ``to``: address of the database, with the password.
+        source: that of its table t.
+        mark: the password. ``record``: lists the tables beside those of the user.
+    """
+
+    ask: Callable[[str], object]
+    to: str
+    source: str
+    mark: str
+    record: str
+
+
+@pytest.fixture(params=["postgresql", "mariadb", "clickhouse"])
+def known(request: pytest.FixtureRequest) -> Iterator[Known]:
+    service, name = request.getfixturevalue(request.param), f"secrets{os.getpid()}"
+    listed = (
+        "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE "
+        f"table_name LIKE '%rowfall%' AND table_schema LIKE '{name}'"
+    )
+    if request.param == "postgresql":
+        at = service.uri.replace("@", f":{service.password}@", 1)
+        service.run(f"CREATE SCHEMA {name}")
+        to, source = f"{at}?schema={name}", f"{at}/{name}.t"
+        yield Known(service.ask, to, source, service.password, listed)
+        service.run(f"DROP SCHEMA {name} CASCADE")
+        return
+    service.query(f"CREATE DATABASE {name}")
+    scheme = {"scheme": "mysql"} if request.param == "mariadb" else {}
+    at = service.uri(name, **scheme)
+    yield Known(service.query, at, f"{at}/t", service.password, listed)
+    service.query(f"DROP DATABASE {name}")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_passwords_of_a_target_and_then_of_a_source(shell: Shell, known: Known) -> None:
+    """They are not in the record of the target, which is a table beside the rows, either."""
+    with Scripted(lambda _: Reply(ROW, headers={"ETag": '"one"'})) as web:
+        address = f"http://u:{MARK}@{web.host}/a.csv?token={MARK}"
+        said = loads(shell, address, "--to", known.to)
+    said += loads(shell, known.source)
+    check(shell, {}, *said)
+    check(shell, {}, *said, mark=known.mark)
+    names = re.findall(r"[\w$]+\.\w*rowfall\w*", str(known.ask(known.record)))
+    assert names
+    for name in names:
+        held = str(known.ask(f"SELECT * FROM {name}"))
+        check(shell, {}, held)
+        check(shell, {}, held, mark=known.mark)
+
+
+@pytest.mark.long
+def test_the_key_of_a_bucket_whose_objects_are_loaded(shell: Shell, s3: Seaweed) -> None:
+    with suppress(Exception):
+        s3.create_bucket("secrets")
+    s3.put("secrets", "a.csv", ROW)
+    shell.env.update(s3.environment(), AWS_ENDPOINT_URL=s3.endpoint)
+    check(shell, {}, *loads(shell, "s3://secrets/a.csv"), mark=s3.secret_key)

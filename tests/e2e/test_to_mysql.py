@@ -810,7 +810,7 @@ def test_what_a_table_that_is_replaced_held_is_not_the_new_ones(
 
 
 @pytest.mark.parametrize(("type_", "name", "shown"), [
-    ("TIME(3)", "a.parquet", "00:00:01.005"),
+    pytest.param("TIME(3)", "a.parquet", "00:00:01.005", marks=pytest.mark.long),
     ("DATETIME(3)", "a.avro", "1970-01-01 00:00:01.005"),
     pytest.param("TIME(3)", "a.avro", "00:00:01.005", marks=pytest.mark.long),
 ])  # fmt: skip

@@ -682,7 +682,7 @@ def _database(into: Into) -> PostgresDatabase:
 
 @pytest.mark.parametrize(("type_", "name", "shown"), [
     ("time", "a.avro", "00:00:01.005"),
-    ("interval", "a.parquet", "00:00:01.005"),
+    pytest.param("interval", "a.parquet", "00:00:01.005", marks=pytest.mark.long),
     ("timestamp", "a.avro", "1970-01-01 00:00:01.005"),
     pytest.param("timestamptz", "a.parquet", "1970-01-01 00:00:01.005+00",
                  marks=pytest.mark.long),

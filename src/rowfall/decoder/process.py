@@ -27,6 +27,7 @@ Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 # What a program of Rust says behind the reason why it ends itself.
 _ADVICE = b"note: run with"
+_NO_MEMORY = "memory allocation of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class DecoderFailure:
         line: of text, from 1; 0 where it is not known.
         column: its name, "" where it is about none; ``type``: of its values.
         value: the text that was declined, of at most 100 characters.
+        no_memory: the system refused it more memory than it may have.
     """
 
     message: str
@@ -67,6 +69,7 @@ class DecoderFailure:
     column: str = ""
     value: str = ""
     type: str = ""
+    no_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +265,8 @@ class DecoderProcess:
         if code == ProgramExit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
             return None
         if code == -signal.SIGABRT:
-            return DecoderFailure(f"{PROGRAM} gave up: {last[:300] or 'aborted'}")
+            what = f"{PROGRAM} gave up: {last[:300] or 'aborted'}"
+            return DecoderFailure(what, no_memory=_NO_MEMORY in last)
         if code < 0:
             raise EngineError(
                 f"{PROGRAM} was killed by signal {-code}",

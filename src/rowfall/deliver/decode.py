@@ -347,7 +347,7 @@ class Decode:
             return ended
         named = ended.uri
         if named is None:
-            raise DeclinedError(ended.message, None)
+            raise DeclinedError(ended.message, None, ended if ended.no_memory else None)
         # The decoder knows a stream by its pipe, and by that its split has its id only.
         ids = {s.id for s in child.inputs if s.uri == named}
         one = [s for s in order.splits if s.uri == named or s.id in ids]

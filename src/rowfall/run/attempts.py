@@ -410,12 +410,14 @@ class AttemptRunner:
             settings |= lenient
         if work.pieces:
             select = select_pieces(work.pieces, self._remedies.schema.columns)
+        engine_reads = work.engine_reads or not self._remedies.decodes
+        streams = self.steering.streams(self._given.plan.transport.streams)
+        if self._remedies.alone and not engine_reads:
+            settings["max_insert_threads"] = streams = 1
         order = DeliveryOrder(
             attempt.id, work.splits, receiver.insert_into(attempt.staging),
-            work.schema or self._remedies.schema,
-            settings, select, engine_reads=work.engine_reads or not self._remedies.decodes,
-            most_refused=work.most_refused,
-            most_streams=self.steering.streams(self._given.plan.transport.streams),
+            work.schema or self._remedies.schema, settings, select, engine_reads=engine_reads,
+            most_refused=work.most_refused, most_streams=streams,
         )  # fmt: skip
         with self._guard:
             self._running.add(attempt.id)

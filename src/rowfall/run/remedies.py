@@ -100,6 +100,7 @@ class Remedies:
     Attributes:
         schema: by which rows are read that no attempt has another one for.
         decodes: rowfall-decode reads; False once it has declined too much.
+        alone: it reads with one thread, as several took more memory than it may have.
     """
 
     def __init__(self, given: ReceiverInputs, receiver: Receiver, bad_rows: BadRows) -> None:
@@ -109,7 +110,7 @@ class Remedies:
         self._longest = units.parse_size(options.max_record)
         self._patience = units.parse_duration(options.patience)
         self.schema: Schema = given.plan.schema
-        self.decodes = True
+        self.decodes, self.alone = True, False
         self._declined = 0
         self._declined_at: dict[str, DecoderFailure] = {}  # by the ids of splits
 
@@ -140,6 +141,11 @@ class Remedies:
                 return Remedy([again])
             return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
+            if error.said is not None and error.said.no_memory and not work.failed.alone:
+                # Each thread may hold a dictionary of its own: 218 MB for 1 M strings of 200 bytes.
+                self.alone = True
+                self._given.notes.add("info", f"{first_line(error)}; it reads with one thread")
+                return Remedy([replace(work, failed=replace(work.failed, alone=True))])
             return self._read_by_engine(work, error)
         if not is_installed() and (told := self._declined_row(work, error)):
             return _without(work, [told])

@@ -48,11 +48,13 @@ class FailedTries:
     Attributes:
         tries: that failed for a passing reason. ``lowered``: for want of memory.
         settings: lowered ones for the next; None for those of the writer that takes it.
+        alone: several threads of rowfall-decode took too much.
     """
 
     tries: int = 0
     lowered: int = 0
     settings: tuple[Setting, ...] | None = None
+    alone: bool = False
 
     def lower(self, settings: tuple[Setting, ...]) -> FailedTries:
         """Return the state after one more try that wanted too much memory."""

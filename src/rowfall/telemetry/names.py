@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from posixpath import commonpath, dirname
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
 from rowfall.core.model import Plan, PlannedTarget
+from rowfall.core.patterns import regex
 
 # More objects than this are told as the folder that they are in: an event is a document that people
 # look at and services keep, and one of 100 data sets has 68 kB.
@@ -30,6 +31,7 @@ _SCHEMES = {
     "mariadb": "mysql",
 }  # fmt: skip
 _LAKES = ("iceberg", "delta")
+_USER = regex(r"(://)[^/?#]*@")
 # Rows that no other tool knows: made here, in memory, from a pipe.
 _NOWHERE = ("generate", "arrow", "stdin", "null")
 
@@ -65,11 +67,11 @@ def inputs_of(plan: Plan) -> list[Dataset]:
         return []
     first = listing.uri(0) if len(listing) else ""
     kind = plan.source.partition("+")[0].lower()
-    if kind in _LAKES or urlsplit(plan.source).scheme in _LAKES:
+    if kind in _LAKES or taken_apart(plan.source).scheme in _LAKES:
         # The table, and not its data files, is what others name.
         found = located(plan.source.partition("+")[2] or plan.source)
         return [_together(listing, found)] if found else []
-    if listing.continued or urlsplit(first).scheme in _PORTS:
+    if listing.continued or taken_apart(first).scheme in _PORTS:
         address = plan.source if first.startswith("kafka:") else first
         found = located(address)
         return [_together(listing, found)] if found else []
@@ -102,9 +104,9 @@ def located(address: str) -> DatasetName | None:
     if scheme in _NOWHERE:
         return None
     if scheme in ("", "file"):
-        path = unquote(urlsplit(address).path) if scheme else address
+        path = unquote(taken_apart(address).path) if scheme else address
         return DatasetName("file", os.path.abspath(path))
-    parts = urlsplit(address)
+    parts = taken_apart(address)
     host, path = parts.netloc.rpartition("@")[2], unquote(parts.path)
     if scheme in ("s3", "gs"):
         return DatasetName(f"{scheme}://{host}", path.strip("/") or "/")
@@ -129,7 +131,7 @@ def _in_database(address: str, database: str = "", table: str = "") -> DatasetNa
     Args:
         database: of it, of PostgreSQL its schema; "" for what the address says.
     """
-    scheme, parts = _scheme(address), urlsplit(address)
+    scheme, parts = _scheme(address), taken_apart(address)
     where = _with_port(scheme, parts.netloc.rpartition("@")[2].partition(",")[0])
     kind = _SCHEMES.get(scheme, scheme)
     names = [unquote(name) for name in parts.path.split("/") if name]
@@ -143,6 +145,11 @@ def _in_database(address: str, database: str = "", table: str = "") -> DatasetNa
 def _with_port(scheme: str, host: str) -> str:
     bare = host.rpartition("]")[2] if "[" in host else host
     return host if ":" in bare else f"{host or 'localhost'}:{_PORTS[scheme]}"
+
+
+def taken_apart(address: str) -> SplitResult:
+    """Return the parts of an address without its user: a hidden one looks like an IPv6 address."""
+    return urlsplit(_USER.sub(r"\1", address))
 
 
 def _scheme(address: str) -> str:

@@ -15,6 +15,7 @@ from rowfall.core.errors import (
     TargetError,
 )
 from rowfall.core.listing import Listing
+from rowfall.decoder.process import DecoderFailure
 from rowfall.deliver.decode import DeclinedError
 from rowfall.publish.files import FileReceiver
 from rowfall.run.remedies import ChangedError, NullListsError, Remedies
@@ -102,3 +103,14 @@ def test_the_engine_reads_what_was_declined(remedies: Remedies) -> None:
     for _ in range(20):
         remedies.of(whole, declined)
     assert not remedies.decodes
+
+
+def test_the_decoder_reads_with_one_thread_where_several_take_too_much(remedies: Remedies) -> None:
+    """The engine read such a file instead, which held as many dictionaries, and gave up, too."""
+    said = DecoderFailure("memory allocation of 1 bytes failed", no_memory=True)
+    error = DeclinedError(said.message, None, said)
+    (again,) = remedies.of(work(), error).again
+    assert remedies.alone
+    assert not again.engine_reads
+    (last,) = remedies.of(again, error).again
+    assert last.engine_reads

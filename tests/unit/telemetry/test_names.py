@@ -22,6 +22,8 @@ from unit.telemetry.plans import plan_of
         ("hdfs://nn/lake/a.orc", "hdfs://nn:8020", "/lake/a.orc"),
         ("hdfs://nn:9000/lake/a.orc", "hdfs://nn:9000", "/lake/a.orc"),
         ("https://me@host/x/a.csv?token=1", "https://host", "/x/a.csv"),
+        ("https://[HIDDEN]@host:8080/x/a.csv", "https://host:8080", "/x/a.csv"),
+        ("mysql://me:[HIDDEN]@host/shop/orders", "mysql://host:3306", "shop.orders"),
         ("kafka://b1:9093,b2:9093/clicks", "kafka://b1:9093", "clicks"),
         ("kafka://b1/clicks?group.id=a", "kafka://b1:9092", "clicks"),
         ("postgresql://me@host/shop/orders", "postgres://host:5432", "shop.public.orders"),
