@@ -774,7 +774,8 @@ class Options:
         "--spare-servers",
         "",
         "Do the work of the load on this machine: it reads, parses, sorts and compresses, and the "
-        "servers take over finished parts. Where that cannot be done, the plan says why.",
+        "servers take over finished parts, with at most a sixteenth of their cores. Where that "
+        "cannot be done, the plan says why.",
         "Tuning",
     )
     build_address: str | None = _opt(

@@ -100,7 +100,8 @@ def _build_for_server(
     assert facts.program is not None  # noqa: S101 - the planner has looked for it
     lanes, strict = plan.work.lanes * at_once, session.options.build == "on"
     near = any(one.link.near for one in facts.writers)
-    rules = BuilderRules(max(1, facts.cores_here // lanes), strict, lanes, near)
+    spares = session.options.spare_servers
+    rules = BuilderRules(max(1, facts.cores_here // lanes), strict, lanes, near, spares)
     parts = part_server(session.options.build_address)
     return BuildForServer(facts.program, writer.engine, given, parts, rules)
 

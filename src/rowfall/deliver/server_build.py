@@ -39,7 +39,7 @@ from rowfall.plan.space import free_bytes
 from rowfall.plan.statements import plain_type
 from rowfall.plan.table_definition import Definition
 from rowfall.systems.clickhouse.codes import CONCURRENT_RESTORE, GONE, QUERY_WAS_CANCELLED
-from rowfall.systems.clickhouse.part_server import TABLE, PartServer
+from rowfall.systems.clickhouse.part_server import TABLE, PartServer, pace_for
 
 FOLDER = "rowfall-parts-"
 """Begins the names of folders, in the temporary one, with parts on their way to a server."""
@@ -68,12 +68,14 @@ class BuilderRules:
         strict: a server that cannot take parts is an error (``--build on``).
         lanes: attempts that are built at the same time.
         near: a server is on this machine, too.
+        spares: queries of the server come first (``--spare-servers``).
     """
 
     threads: int
     strict: bool
     lanes: int = 1
     near: bool = False
+    spares: bool = False
 
 
 class BuildForServer(Build):
@@ -95,6 +97,7 @@ class BuildForServer(Build):
         # A server on this machine comes first: of cores that both want it gets 98 %.
         self._nice = 19 if rules.near else 0
         self._pipe_folder = temporary_folder()
+        self._pace = pace_for(server.facts.cores) if rules.spares else None
         self._proving = threading.Lock()
         self._proven: str | None = None  # "" once it is, else why it cannot be
         self._recalled: ProvenLayout | None = None  # of an earlier load, not of this one
@@ -180,7 +183,7 @@ class BuildForServer(Build):
         Raises:
             RowfallError: it cannot; the table then holds any of them.
         """
-        offer = self._parts.offer_parts(parts)
+        offer = self._parts.offer_parts(parts, self._pace)
         try:
             into = sql.qualified(self._input.target.database, table)
             statement = Statement(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,7 +17,12 @@ from botocore.credentials import Credentials
 
 from rowfall.core.errors import UsageError
 from rowfall.systems.clickhouse import part_server
-from rowfall.systems.clickhouse.part_server import OfferedObjects, PartServer, parse_address
+from rowfall.systems.clickhouse.part_server import (
+    OfferedObjects,
+    PartServer,
+    pace_for,
+    parse_address,
+)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +97,27 @@ def test_a_part_as_a_backup_has_it(server: PartServer, tmp_path: Path) -> None:
     assert "metadata_version" not in index
     assert ask(offer, "data/rowfall/parts/all_1_1_0/data.bin") == (200, b"data.bin")
     assert ask(offer, "metadata/rowfall/parts.sql")[0] == 200
+
+
+def test_a_pace(server: PartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of two cores spends an eighth of one on 4 MB in two files; no byte is changed."""
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.append(now.pop() + s))
+    monkeypatch.setattr(part_server, "time", clock)
+    data = {f"f{n}": os.urandom(2_000_000) for n in (1, 2)}
+    for name, content in {**data, "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+    place = "data/rowfall/parts/all_1_1_0/"
+    for pace, cores in ((pace_for(2), 2), (pace_for(16), 16)):
+        began = now[0]
+        offer = server.offer_parts({"all_1_1_0": tmp_path}, pace)
+        for name, content in data.items():
+            assert ask(offer, f"{place}{name}") == (200, content)
+        assert ask(offer, f"{place}empty") == (200, b"")
+        # Nobody waits before the first bytes, nor for the work of the last.
+        last = 2_000_000 % (128 << 10) * 1.3e-9
+        work = 4_000_000 * 1.3e-9 + 2 * 0.4e-3 - last
+        assert now[0] - began == pytest.approx(work / 0.125 if cores == 2 else 0.0)
 
 
 def test_addresses() -> None:
