@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -99,17 +98,28 @@ def test_a_part_as_a_backup_has_it(server: PartServer, tmp_path: Path) -> None:
     assert ask(offer, "metadata/rowfall/parts.sql")[0] == 200
 
 
+class Clock:
+    """Time that passes where somebody sleeps, and only there."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 def test_a_pace(server: PartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server of two cores spends an eighth of one on 4 MB in two files; no byte is changed."""
-    now = [100.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.append(now.pop() + s))
+    clock = Clock()
     monkeypatch.setattr(part_server, "time", clock)
     data = {f"f{n}": os.urandom(2_000_000) for n in (1, 2)}
     for name, content in {**data, "empty": b""}.items():
         (tmp_path / name).write_bytes(content)
     place = "data/rowfall/parts/all_1_1_0/"
     for pace, cores in ((pace_for(2), 2), (pace_for(16), 16)):
-        began = now[0]
+        began = clock.now
         offer = server.offer_parts({"all_1_1_0": tmp_path}, pace)
         for name, content in data.items():
             assert ask(offer, f"{place}{name}") == (200, content)
@@ -117,7 +127,7 @@ def test_a_pace(server: PartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         # Nobody waits before the first bytes, nor for the work of the last.
         last = 2_000_000 % (128 << 10) * 1.3e-9
         work = 4_000_000 * 1.3e-9 + 2 * 0.4e-3 - last
-        assert now[0] - began == pytest.approx(work / 0.125 if cores == 2 else 0.0)
+        assert clock.now - began == pytest.approx(work / 0.125 if cores == 2 else 0.0)
 
 
 def test_addresses() -> None:
