@@ -293,8 +293,10 @@ def main(words: Sequence[str] | None = None) -> int:
                 f"a release is made from a commit, and these are in none:\n{changed}"
             )
         url = given.url or "https://example.com/rowfall"
+        # By its id: HEAD may be another one when it is built for the second time.
+        commit = run("git", "rev-parse", "--verify", f"{given.commit}^{{commit}}").strip()
         wanted = Wanted(
-            given.commit, url, given.homepage or url, tuple(given.cpus.split()), given.profile,
+            commit, url, given.homepage or url, tuple(given.cpus.split()), given.profile,
             given.env.absolute(),
         )  # fmt: skip
         with _place() as place:

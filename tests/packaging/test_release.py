@@ -136,6 +136,30 @@ def test_two_builds_that_differ_are_named(tmp_path: Path) -> None:
         release.compare(tmp_path / "one", tmp_path / "three")
 
 
+def test_a_commit_that_comes_meanwhile_is_in_no_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads, built = ["a" * 40, "b" * 40], []
+
+    def run(*words: str, **_: Any) -> str:
+        if words[1] == "rev-parse":
+            return f"{heads.pop(0)}\n"
+        return ""
+
+    def build(wanted: Any, folder: Path) -> Path:
+        built.append(wanted.commit)
+        (folder / "release").mkdir(parents=True)
+        (folder / "release/SHA256SUMS").write_text("")
+        return folder / "release"
+
+    monkeypatch.setattr(release, "run", run)
+    monkeypatch.setattr(release, "build", build)
+    monkeypatch.setattr(release.tempfile, "gettempdir", lambda: str(tmp_path))
+    words = ["--out", str(tmp_path / "out"), "--env", str(tmp_path), "--twice"]
+    assert release.main(words) == 0
+    assert built == ["a" * 40] * 2
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release of this commit for this processor, built twice; or that of $ROWFALL_RELEASE.
