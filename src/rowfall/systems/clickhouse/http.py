@@ -1,38 +1,30 @@
 """HTTP to one ClickHouse server: connections kept while idle, requests streamed and ended any time.
 
-An exchange has to be ended from another thread (a stalled middle box never lets a blocking read
-return), has to notice an answer that comes before its data are sent, and keeps a body alive whose
-data pause: all of that needs the socket itself.
+Made of the standard library's client, because an exchange has to be ended from another thread (a
+stalled middle box never lets a blocking read return), has to notice an answer that comes before
+its data are sent, and keeps a body alive whose data pause: all of that needs the socket itself.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote_plus, urlencode
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.engines.base import Body
-from rowfall.systems.clickhouse.http_connection import (
-    CutShortError,
-    DisconnectedError,
-    HttpConnection,
-    HttpError,
-    NoHttpError,
-)
-
-if TYPE_CHECKING:
-    import ssl
 
 # A server that is up accepts in milliseconds; 10 s covers a far one that lost a SYN twice.
 CONNECT_SECONDS = 10.0
@@ -79,7 +71,7 @@ class Address:
 
 
 class HttpReply(Protocol):
-    """An answer: :class:`HttpResponse`, or one that is relayed."""
+    """The part of ``http.client.HTTPResponse`` that is used."""
 
     @property
     def status(self) -> int: ...
@@ -92,7 +84,7 @@ class HttpReply(Protocol):
 
 
 class Connection(Protocol):
-    """A connection: :class:`HttpConnection`, or one through another server."""
+    """The part of ``http.client.HTTPConnection`` that is used."""
 
     @property
     def sock(self) -> Any: ...
@@ -122,11 +114,7 @@ class Connections:
         self._idle: list[tuple[float, Connection]] = []
         self._guard = threading.Lock()
         self._closed = False
-        self._tls: ssl.SSLContext | None = None
-        if address.tls:
-            import ssl  # 10 ms that other addresses save
-
-            self._tls = ssl.create_default_context()
+        self._tls = ssl.create_default_context() if address.tls else None
 
     def take(self, timeout: float | None) -> Connection:
         """Return a connection that was alive a moment ago, or a new one.
@@ -137,7 +125,7 @@ class Connections:
         Raises:
             TargetError: no connection; transient when trying again may help.
         """
-        connection: Connection = self._waiting() or self._connect()
+        connection = self._waiting() or self._connect()
         connection.sock.settimeout(timeout)
         return connection
 
@@ -146,7 +134,7 @@ class Connections:
         said = headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
         # Half of what the server promises: a request that crosses its close would be lost.
         seconds = int(said) / 2 if said.isdigit() else IDLE_SECONDS
-        # The socket is gone where the answer ended with the connection.
+        # http.client has taken the socket away where the answer ended with the connection.
         closes = headers.get("connection", "").lower() == "close" or connection.sock is None
         with self._guard:
             if not (closes or self._closed) and len(self._idle) < IDLE_CONNECTIONS:
@@ -172,16 +160,19 @@ class Connections:
                 return connection
             connection.close()
 
-    def _connect(self) -> HttpConnection:
+    def _connect(self) -> http.client.HTTPConnection:
         host, port = self.address.host, self.address.port
-        connection = HttpConnection(host, port, CONNECT_SECONDS, self._tls)
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=self._tls)
+        )
         try:
             connection.connect()
         except OSError as error:
             connection.close()
             raise _unreachable(self.address, error) from None
-        if connection.sock is not None:
-            _keep_alive(connection.sock)
+        _keep_alive(connection.sock)
         return connection
 
 
@@ -196,11 +187,11 @@ def reason(error: Exception) -> str:
     """Return the cause of a broken connection in words, as "no answer in time"."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, DisconnectedError):
+    if isinstance(error, http.client.RemoteDisconnected):
         return "the server closed the connection without an answer"
-    if isinstance(error, CutShortError):
+    if isinstance(error, http.client.IncompleteRead):
         return "the connection ended in the middle of the answer"
-    if isinstance(error, NoHttpError):
+    if isinstance(error, http.client.BadStatusLine):
         return "the answer is not HTTP"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
@@ -222,8 +213,6 @@ def _keep_alive(sock: socket.socket) -> None:
 
 
 def _unreachable(address: Address, error: OSError) -> TargetError:
-    import ssl
-
     where = f"cannot connect to the ClickHouse server at {address}"
     if isinstance(error, socket.gaierror):
         return TargetError(
@@ -393,8 +382,8 @@ class Exchange:
                 raise LostConnection("ended from this side", complete=False)
             whole = self._send(connection)
             answer = self._receive(connection)
-        except (OSError, HttpError, ValueError, AttributeError) as error:
-            # The last two are raised where cut() takes the socket away.
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            # The last two are what http.client raises when cut() takes the socket away.
             connection.close()
             if self.own_fault:
                 raise
@@ -520,7 +509,7 @@ class Download:
             with contextlib.closing(connection.getresponse()) as response:
                 yield from self._pieces(response)
             whole = True
-        except (OSError, HttpError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise LostConnection(reason(error), complete=True) from None
         finally:
             if not whole:
@@ -538,7 +527,7 @@ class Download:
             while piece := response.read(PIECE):
                 tail = (tail + piece)[-TAIL:]
                 yield piece
-        except CutShortError as error:
+        except http.client.IncompleteRead as error:
             # Some versions end the connection behind the text of the exception.
             answer = HttpAnswer(response.status, headers, (tail + error.partial)[-TAIL:])
             if answer.failure() is None:

@@ -18,6 +18,7 @@ posted. The text of a SELECT is in them, so one with secrets is refused.
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import time
@@ -45,7 +46,6 @@ from rowfall.systems.clickhouse.http import (
     MultipartForm,
     is_long,
 )
-from rowfall.systems.clickhouse.http_connection import HttpError
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
 CONNECT_SECONDS = 10
@@ -116,7 +116,7 @@ class RelayedServer(Connections):
             wire.send_on(dict(parameters), sql.encode())
             reply = wire.inner.getresponse()
             text = reply.read()
-        except (OSError, HttpError):
+        except (OSError, http.client.HTTPException):
             wire.close()
             raise NoRowsError(final=False) from None
         except RowfallError:
