@@ -100,6 +100,7 @@ NOT_TRIED = {
 """About data: text -> why it cannot be tried where it is printed."""
 
 OF_THE_COMMAND = {
+    ', of a target --to-format',
     'The user needs sqs:ReceiveMessage and sqs:DeleteMessage; check the URL of --queue.',
     '--method {} says how rows get to their shards',
     'Load each table alone with --cursor.',

@@ -15,7 +15,7 @@ from rowfall.core.errors import Interrupted
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(signals, "ends_with_load", False)
-    before = signal.getsignal(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
     yield
     signal.signal(signal.SIGHUP, before)
 
