@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -209,6 +210,7 @@ def test_a_terminal_that_goes_away(shell: Shell, before: tuple[str, ...]) -> Non
     load = ("load", "generate://taxi?rows=8_000_000", "--threads", "1", "--to", "to")
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
         os.chdir(shell.folder)
         command = [*before, sys.executable, "-m", "rowfall", *load]
         os.execvpe(command[0], command, shell.cli._environment(None))  # noqa: S606
