@@ -96,6 +96,7 @@ def opened(uri: str) -> KafkaDatabase:
     return database
 
 
+@pytest.mark.long  # thousands of files
 def test_what_is_recorded_of_many_files_is_packed(
     shell: Shell, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,6 +317,7 @@ def test_a_hurt_load_of_far_nodes(
         survived(f"{kind}, far")
 
 
+@pytest.mark.long  # as many faults as of replicated tables
 @pytest.mark.parametrize("kind", kinds(MIRRORED, MIRRORED[:2]))
 def test_a_hurt_load_of_plain_replicas(
     kind: str, cluster22: Cluster, files: Rows, tmp_path: Path, chance: random.Random,
