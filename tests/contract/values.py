@@ -374,6 +374,8 @@ class PostgresqlTarget:
                 f"attrelid = '{self._table}'::regclass"
             ).fetchall()
             text = "v::text"
+            if kind == "text":  # as of the source: its own types are kept, and casts change them
+                text = "CASE WHEN v IS NOT NULL THEN format('%s', v) END"
             if kind == "hex":
                 text = "encode(v, 'hex')" if type_ == "bytea" else "encode(v::bytea, 'hex')"
             elif kind.startswith("list "):
@@ -394,6 +396,12 @@ class MariaDBTarget:
 
     def read(self, kind: str) -> dict[int, str | None]:
         text = {"hex": "HEX(v)", "float32": "CAST(v + 0e0 AS CHAR)"}.get(kind, "CAST(v AS CHAR)")
+        ((type_,),) = self._server.query(
+            "SELECT data_type FROM information_schema.columns WHERE column_name = 'v' AND "
+            f"table_schema = 'contract_into' AND table_name = '{self._table}'"
+        )
+        if type_ == "bit":
+            text = "CAST(v + 0 AS CHAR)"
         return dict(self._server.query(
             "SET time_zone = '+00:00'", f"SELECT n, {text} FROM {self._table}",
             database="contract_into",
