@@ -29,7 +29,7 @@ _DECIMAL = regex(r"Decimal\(precision=(\d+), scale=(\d+)\)")
 
 
 class TypedSample(NamedTuple):
-    """What files with types say of their columns, and facts about the values of their first rows.
+    """Tells what files with types say of their columns, and facts about values of their first rows.
 
     Attributes:
         files: what the footer of each holds (crates/rowfall-decode/src/sample/footers.rs), of Arrow
