@@ -18,7 +18,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, StagingPair
 from rowfall.core.sql import qualified
 from rowfall.plan import table_definition
-from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.tables import StagingTables
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.clickhouse.staging import clone, discard, facts

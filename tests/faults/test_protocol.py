@@ -55,8 +55,7 @@ from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.publish import fence, recover
 from rowfall.publish.recover import NodeRecovery, Recovery, follow_journal
-from rowfall.publish.table_writer import TableWriter
-from rowfall.publish.tables import TableReceiver
+from rowfall.publish.tables import TableReceiver, TableWriter
 from rowfall.publish.target_tables import OwnTable
 from rowfall.run import work_queue
 from rowfall.run.attempts import FIRST_LANE, AttemptRunner
@@ -67,7 +66,7 @@ from simulator.load import TRANSPORT, GoodRows, Unwatched
 if TYPE_CHECKING:
     from rowfall.contracts.delivery import Delivery
     from rowfall.contracts.destination import Session
-    from rowfall.publish.staging_tables import StagingTables
+    from rowfall.publish.tables import StagingTables
     from rowfall.schema.bad_rows.rejects import BadRows
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))

@@ -21,9 +21,7 @@ from rowfall.ledger import Ledger
 from rowfall.publish.altered import AlteredTableError, alter_alike
 from rowfall.publish.attach import MOST_IDS, Publisher
 from rowfall.publish.fence import new_name, rename, renamed, wait_for
-from rowfall.publish.staging_tables import StagingTables
-from rowfall.publish.table_writer import TableWriter
-from rowfall.publish.tables import CommittedParts
+from rowfall.publish.tables import CommittedParts, StagingTables, TableWriter
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.codes import TABLE_EXISTS
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX

@@ -37,7 +37,7 @@ from rowfall.publish.attach import Publisher
 from rowfall.publish.fence import POLL_SECONDS, renamed
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.shadow import SWAP, Shadow
-from rowfall.publish.table_writer import TableWriter
+from rowfall.publish.tables import TableWriter
 from rowfall.publish.target_tables import OwnTable, TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS

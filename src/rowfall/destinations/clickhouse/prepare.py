@@ -36,9 +36,7 @@ from rowfall.plan.upserts import key_of
 from rowfall.publish.merges import Merges, Waited
 from rowfall.publish.recover import Recovery, open_recovery
 from rowfall.publish.shadow import Shadow
-from rowfall.publish.staging_tables import StagingTables
-from rowfall.publish.table_writer import TableWriter
-from rowfall.publish.tables import CommittedParts, TableReceiver
+from rowfall.publish.tables import CommittedParts, StagingTables, TableReceiver, TableWriter
 from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.publish.upsert import Upsert
 from rowfall.systems.clickhouse import staging, views
