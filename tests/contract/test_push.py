@@ -35,8 +35,7 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.records import Read
 from rowfall.schema.types.reader_settings import reader_settings
-from rowfall.schema.types.strict_reading import strict_column
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.systems.clickhouse.embedded import Embedded

@@ -181,7 +181,7 @@ class Notation:
     """How the values of a column are written, as far as rowfall-decode has to know.
 
     Attributes:
-        times: of points in time, see :class:`rowfall.schema.types.text_values.TextTraits`.
+        times: of points in time, see :class:`rowfall.schema.types.strict_reading.TextTraits`.
         canonical: numbers and Bools are written as they are kept; ``007`` is declined.
         blank: an empty field is NULL in quotes, too, and whatever else NULL is written as.
         padded: blanks and tabs around values that are no text are left out.

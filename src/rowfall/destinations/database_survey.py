@@ -16,10 +16,9 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, HasNativeTypes, SupportsCompression
 from rowfall.plan import links
 from rowfall.plan.reach import rate_of, source_reader
-from rowfall.schema.column_options import read_column_options
 from rowfall.schema.projection import Scan
 from rowfall.schema.table_changes import TargetColumns
-from rowfall.schema.table_options import read_table_options
+from rowfall.schema.table_options import read_column_options, read_table_options
 from rowfall.schema.text.density import FILES
 from rowfall.schema.types import (
     arrow_files,

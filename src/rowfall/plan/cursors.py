@@ -9,7 +9,7 @@ from rowfall.core import units
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.options import ALL
-from rowfall.schema.column_options import read_column_options
+from rowfall.schema.table_options import read_column_options
 from rowfall.sources.base import ByCursor
 from rowfall.sources.cursor import STEPS, Cursor, Overlap, late
 

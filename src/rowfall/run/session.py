@@ -378,7 +378,7 @@ def _check_values(options: Options) -> None:
         parse_share(options.sample)
     # Imports that loads without such options save.
     if options.rename or options.add_column or options.select or options.where:
-        from rowfall.schema.column_options import check_syntax
+        from rowfall.schema.table_options import check_syntax
 
         check_syntax(options)
     if options.type:

@@ -18,7 +18,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema.types.text_values import ANY_SHAPE, FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import ANY_SHAPE, FileTraits, TextTraits
 
 
 @dataclass(frozen=True, slots=True)

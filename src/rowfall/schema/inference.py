@@ -2,18 +2,18 @@
 
 About 20,000 rows of up to eight objects are sampled with two or three aggregated queries of the
 engine; nothing is read into Python but the first lines. Every choice carries its reason. The type
-of a column is chosen in types/inferred_types.py, the layout of the table in layout.py.
+of a column is the narrowest that is safe by its sample; the layout of the table is in layout.py.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rowfall.core import engine_formats, sql
+from rowfall.core import engine_formats, log_forms, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import DialectOptions
 from rowfall.core.errors import TargetError, UsageError
@@ -22,23 +22,23 @@ from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection,
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.patterns import regex
-from rowfall.core.type_names import csv_fields, first_fields, parse_type
+from rowfall.core.time_range import WIDE, TimeRange
+from rowfall.core.type_names import TIMES, csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
-from rowfall.schema.column_options import (
-    ColumnOptions,
-    ShapedSample,
-    constant_column,
-    constant_type,
-    project,
-    read_column_options,
-    selected,
-    shape,
-)
 from rowfall.schema.declared_columns import declared_as
 from rowfall.schema.file_units import registry_of
-from rowfall.schema.layout import check_order, count_partitions, lay_out, named_key, row_bytes
+from rowfall.schema.layout import (
+    ENOUGH_ROWS,
+    LOW_MOST,
+    LOW_SHARE,
+    check_order,
+    count_partitions,
+    lay_out,
+    named_key,
+    row_bytes,
+)
 from rowfall.schema.projection import folder_keys
 from rowfall.schema.sampling import SampleOptions, SourceSample
 from rowfall.schema.table_changes import (
@@ -50,19 +50,27 @@ from rowfall.schema.table_changes import (
     sampled_types,
     with_types,
 )
-from rowfall.schema.table_options import TableOptions, read_table_options
+from rowfall.schema.table_options import (
+    ColumnOptions,
+    ShapedSample,
+    TableOptions,
+    constant_column,
+    constant_type,
+    project,
+    read_asked,
+    selected,
+    shape,
+)
 from rowfall.schema.text import marked_values
-from rowfall.schema.text.text_format import UNSURE, asked_of
+from rowfall.schema.text.text_format import OTHERWISE, UNSURE, asked_of
 from rowfall.schema.text.united_headers import check_nulls
 from rowfall.schema.time_units import check_unit, units_selected
-from rowfall.schema.types import footers, null_lists
-from rowfall.schema.types.inferred_types import infer_type
+from rowfall.schema.types import footers, json_objects, null_lists
 from rowfall.schema.types.nested_nulls import (
     what_nulls_become,
     with_empty_lists,
     without_nullable_tuples,
 )
-from rowfall.schema.types.number_notes import blank_notes, number_notes
 from rowfall.schema.types.state_columns import check_states, tried_select
 from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
@@ -110,7 +118,7 @@ def schema_for(
             hint="Write --null-lists empty, or leave it out.",
         )
     added = source.annotations if isinstance(source, Annotated) else ()
-    asked, own = read_table_options(options, ask), read_column_options(options, added)
+    asked, own = read_asked(options, ask, added)
     asked = replace(
         asked, json_type=target.json_type, null_tuples=target.null_tuples,
         time_types=target.time_types, times=target.times,
@@ -702,10 +710,9 @@ def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSam
 
 def _made(made: Schema, options: Options, ask: RunSelect, existing: Rows | None) -> Schema:
     """Return a generator's own schema, with the layout that the user asks for."""
-    asked = read_table_options(options, ask)
+    asked, own = read_asked(options, ask)
     if asked.columns or asked.types:
         raise UsageError("a generator knows its columns", hint="Leave out --schema and --type.")
-    own = read_column_options(options)
     if own.any:
         made = _made_and_selected(made, own, ask, existing)
     if existing is None:
@@ -784,3 +791,334 @@ def _cast(made: Column, type_: str) -> Column:
         return made
     source = made.source or made.name
     return strict_column(made.name, source, type_, Kind.TYPED, made.type)
+
+
+_ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
+_VERSION = regex(r"(?i:(^|[_ .-])(version|ver|semver)$)|[a-z](Version|Ver)$")
+# Of these 1.9 and 1.10 are proof, and a number alone is none: a cross section is one.
+_SECTION = regex(
+    r"(?i:(^|[_ .-])(section|chapter|clause|paragraph|release|revision)$)"
+    r"|[a-z](Section|Chapter|Clause|Paragraph|Release|Revision)$"
+)
+# The least or the greatest text of a column: longer than what is counted as an integer.
+_LONG = regex(r"[-+]?\d{39,}")
+EXACT = 2**53
+"""Integers beyond it have no Float64 of their own."""
+HEADROOM = 64
+"""Headroom of integers of few values: 0 and 1 fit Int8, up to 511 fit Int16."""
+SOME_ROWS = 100
+"""Below this many rows nobody can tell a counter from small numbers."""
+
+
+def infer_type(
+    found: ColumnFacts, sample: SourceSample, *, json_type: bool = True, times: TimeRange = WIDE
+) -> tuple[str, str]:
+    """Return (type, reason) for one column: the narrowest type that is safe by the sample.
+
+    Args:
+        json_type: the target has the type JSON.
+        times: that the target holds.
+    """
+    if sample.encoding.kind is Kind.TYPED:
+        return _keep_declared(found, sample)
+    if found.declared.type and sample.encoding.kind is Kind.TEXT:
+        return found.declared.type, found.declared.why
+    if found.declared.nested:
+        return _nested(found, json_type=json_type)
+    if not found.filled and found.values.hollow:
+        return _string(found, sample, "")  # a column of blanks alone: nothing says that it is NULL
+    if not found.filled:
+        return "Nullable(String)", f"empty in all {found.values.rows:,} rows seen"
+    type_, reason = _bare_type(found, sample)
+    if parse_type(type_).base in TIMES and not times.holds(found.times.first, found.times.last):
+        # As String it takes whatever the file holds.
+        seen = f"{found.times.first[:10]}..{found.times.last[:10]} seen"
+        reason = f"{seen}, which its times do not reach"
+        type_ = "String"
+    if type_ == "String":
+        return _string(found, sample, found.declared.why or reason)
+    empty = found.values.nulls + found.values.blanks + found.values.hollow
+    if empty:
+        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.values.rows:,} empty"
+    if _may_lack(found, sample):
+        return f"Nullable({type_})", f"{reason}; any line may lack it"
+    return type_, reason
+
+
+def _may_lack(found: ColumnFacts, sample: SourceSample) -> bool:
+    """Tell whether lines of a log may lack a value that all lines of the sample have."""
+    dialect = sample.encoding.dialect
+    form = dialect.lines[:1] if dialect is not None else ()
+    return form == ("logfmt",) or (
+        form in (("common",), ("combined",)) and found.name not in log_forms.ALWAYS
+    )
+
+
+def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
+    """Return (type, reason) for objects and arrays of JSON: JSON or text where no other type fits.
+
+    Args:
+        json_type: the target has the type JSON.
+    """
+    type_, why = found.declared.type, found.declared.why
+    if found.values.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
+        type_ = found.declared.nullable
+        why = "null or missing in some rows, which no nested type takes"
+        why += ": kept as JSON text" if type_ == json_objects.TEXT else ""
+    if type_ == json_objects.JSON and not json_type:
+        type_ = json_objects.TEXT
+        why = f"{why.split(':')[0]}; the target has no JSON type: kept as JSON text"
+    return (f"Nullable({type_})" if found.values.nulls else type_), why
+
+
+def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    if found.kinds.integers == found.filled:
+        if found.numbers.zeros:
+            return "String", "numbers with leading zeros"
+        if found.numbers.plus:
+            return "String", "numbers with a plus sign, which an integer would lose"
+        return _counted(found, sample)
+    if found.kinds.floats == found.filled and not found.numbers.zeros:
+        if found.numbers.likely_code:
+            return "String", f"{found.numbers.code_text} may be a code"
+        if _are_versions(found):
+            return "String", "versions or sections: 1.10 is not 1.1"
+        if found.kinds.integers > 0 and found.numbers.largest > EXACT:
+            return "String", "integers beyond 2^53 among fractions: Float64 would change them"
+        if found.numbers.plus:
+            return "String", "integers with a plus sign, which a number would lose"
+        if is_long(found):
+            return "String", "integers of more than 38 digits: Float64 would change them"
+        return "Float64", "fractions seen; 15 digits are kept"
+    if found.kinds.booleans == found.filled:
+        return "Bool", "true and false seen"
+    if found.kinds.uuids == found.filled:
+        return "UUID", "only UUIDs seen"
+    if found.kinds.days == found.filled:
+        early, late = found.times.first, found.times.last
+        narrow = early >= "1970-01-01" and late < "2130-01-01"
+        return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
+    if found.kinds.moments == found.filled and found.times.alike(found.filled):
+        if found.times.with_z and not found.times.with_t:
+            return "String", "times that end in Z without a T"
+        return _moment(found)
+    return "String", ""
+
+
+def _are_versions(found: ColumnFacts) -> bool:
+    """Tell whether fractions are numbers of versions or sections, in which a last 0 counts."""
+    if _VERSION.search(found.name):
+        return True
+    return bool(_SECTION.search(found.name)) and loses_zeros(found)
+
+
+def is_long(found: ColumnFacts) -> bool:
+    """Tell whether the numbers are integers with more digits than any type of numbers keeps."""
+    ends = (found.times.first, found.times.last)
+    return found.kinds.floats == found.filled and any(map(_LONG.fullmatch, ends))
+
+
+def loses_zeros(found: ColumnFacts) -> bool:
+    """Tell whether zeros at the end of fractions look like a part of them, as in 1.9 and 1.10.
+
+    Programs write the same number of places in each row, or no zeros behind the last digit but .0.
+    """
+    return bool(found.numbers.zeroed) and found.numbers.tenths > 0
+
+
+def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    """Return the type of integers: one that the next file fits, too.
+
+    It has 64 bits, whatever the sample shows: 3,000 rows of 1 to 90 say nothing of next month's
+    file, and compressed, the bytes that are 0 cost next to nothing. ``--narrow`` takes less where
+    the values allow it, the narrowest type where the sample is all the data.
+    """
+    low, high = found.numbers.low, found.numbers.high
+    shown = f"{low:,}..{high:,} seen"
+    wide, how = _integer(low, high)
+    if not sample.narrow:
+        return wide, f"{shown}, {how}"
+    if _ID_NAME.search(found.name):
+        return wide, f"{shown}, {how}: a key"
+    if found.filled < SOME_ROWS:
+        return wide, f"{shown}, {how}: {units.counted(found.filled, 'value')} tell little"
+    # Counters may start anew in every file, so each sampled file may show the same numbers.
+    if found.values.distinct > 0.9 * found.filled / len(sample.splits):
+        return wide, f"{shown}, {how}: almost all different, may grow"
+    if sample.whole:
+        type_, how = _integer(low, high, 2)
+        return type_, f"{shown} in all the data, {how}"
+    if found.values.distinct > LOW_SHARE * found.filled:
+        type_, how = _integer(low, max(high, 2**29), 2, signed=True)
+        return type_, f"{shown}, {found.values.distinct:,} different: {how}"
+    type_, how = _integer(low, high, HEADROOM, signed=True)
+    return type_, f"{shown} in a sample: {how}"
+
+
+def _integer(low: int, high: int, room: int = 0, *, signed: bool = False) -> tuple[str, str]:
+    """Return the narrowest type in which ``room`` times the values fit, and half a sentence.
+
+    Args:
+        room: 0 for a type of 64 bits.
+        signed: negative numbers may come, even where there is none.
+    """
+    for bits in (8, 16, 32, 64) if room else ():
+        sign = "" if low < 0 or signed else "U"
+        most = (2 ** (bits - (1 if low < 0 or signed else 0)) - 1) // room
+        if high <= most and low >= -most:
+            return f"{sign}Int{bits}", f"fits {sign}Int{bits} with room"
+    if low >= -(2**63) and high < 2**63:
+        return "Int64", "fits Int64"
+    if low >= 0 and high < 2**64:
+        return "UInt64", "too large for Int64"
+    return "String", "too long for 64 bits"
+
+
+def _moment(found: ColumnFacts) -> tuple[str, str]:
+    times = found.times
+    span = f"{times.first[:19]}..{times.last[:19]} seen"
+    zone = "they end in Z" if times.with_z else "no zone is written, UTC prints them as they are"
+    digits = next((d for d in (0, 3, 6, 9) if d >= times.digits), None)
+    if digits is None or (digits == 9 and not "1900" <= times.first < times.last < "2262"):
+        return "String", "more digits of a second than DateTime64 holds"
+    if digits == 0 and times.first >= "1970-01-01" and times.last < "2100":
+        return "DateTime('UTC')", f"{span}; {zone}"
+    return f"DateTime64({digits}, 'UTC')", f"{span}; {zone}"
+
+
+def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
+    text = sample.encoding.kind is Kind.TEXT
+    empty = found.values.nulls + found.values.blanks if text else found.values.nulls
+    csv = sample.encoding.is_csv
+    words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
+    # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
+    null = found.values.marks > 0 if csv and not words else found.values.nulls > 0
+    if empty * 2 > found.values.rows or (found.optional and text) or _may_lack(found, sample):
+        null = True
+    inner = "Nullable(String)" if null else "String"
+    why = [reason, f"{empty:,} of {found.values.rows:,} empty" if null else ""]
+    if _is_low(found):
+        inner = f"LowCardinality({inner})"
+        why.append(f"{found.values.distinct:,} distinct values in {found.values.rows:,} rows")
+    return inner, "; ".join(w for w in why if w) or "text"
+
+
+def _is_low(found: ColumnFacts) -> bool:
+    few = found.values.distinct <= min(LOW_MOST, LOW_SHARE * found.values.rows)
+    return found.values.rows >= ENOUGH_ROWS and few
+
+
+def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    declared = parse_type(found.declared.type)
+    if declared.base == "String" and _is_low(found):
+        keeps = declared.nullable and found.name not in sample.nulls.filled
+        inner = "Nullable(String)" if keeps else "String"
+        return (
+            f"LowCardinality({inner})",
+            f"{found.values.distinct:,} distinct values in {found.values.rows:,}",
+        )
+    if declared.nullable and found.name in sample.nulls.filled and not found.optional:
+        return declared.bare, f"declared {found.declared.type}, but no row holds a NULL"
+    return found.declared.type, "declared in the file"
+
+
+def number_notes(
+    columns: Sequence[Column], sampled: Sequence[ColumnFacts], given: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the notes about numbers whose text says more, or something else.
+
+    Args:
+        sampled: the columns of the source.
+        given: names of columns whose type the user has chosen.
+    """
+    known = {found.source: found for found in sampled}
+    for made in columns:
+        found, type_ = known.get(made.source), parse_type(made.type)
+        if found is None:
+            continue
+        if found.numbers.rounded and type_.base == "Float64":
+            yield UNSURE, _rounding(made, found)
+        if made.name in given:
+            continue
+        code = found.numbers.code_text
+        if type_.base == "Float64" and (
+            kept := found.numbers.zeroed if loses_zeros(found) else code
+        ):
+            flags = type_options([(made.name, _like("String", made))])
+            yield (
+                UNSURE,
+                f"{made.name} holds {kept}, which is read as the number {_shown(float(kept))}; "
+                f"{flags} keeps it as it is written",
+            )
+            yield OTHERWISE, flags
+        if type_.base == "String" and is_long(found):
+            yield (
+                UNSURE,
+                f"text as it is written: {made.name}, integers of more digits than a number keeps",
+            )
+            continue
+        fractions = 0 < found.kinds.integers < found.filled == found.kinds.floats
+        if type_.base == "String" and fractions and found.numbers.largest > EXACT and not code:
+            flags = type_options([(made.name, _like("Float64", made))])
+            yield (
+                UNSURE,
+                f"text as it is written: {made.name}, integers beyond 2^53 among fractions; "
+                f"{flags} makes numbers of 15 digits of it",
+            )
+            yield OTHERWISE, flags
+            continue
+        if type_.base == "String" and code and found.kinds.floats == found.filled:
+            why = f'text as it is written: {made.name} for "{code}", which may be a code'
+            if found.numbers.code.startswith("~") or found.numbers.zeros:
+                yield UNSURE, why  # some are no number
+                continue
+            nullable = found.values.nulls + found.values.blanks + found.values.hollow > 0
+            flags = type_options([(made.name, "Nullable(Float64)" if nullable else "Float64")])
+            yield UNSURE, f"{why}; {flags} makes numbers of it"
+            yield OTHERWISE, flags
+
+
+def blank_notes(
+    columns: Sequence[Column], sampled: Sequence[ColumnFacts], given: Collection[str], *,
+    there: bool,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Yield the note about fields of blanks alone, which are NULL in all columns but text.
+
+    Args:
+        sampled, given: see :func:`number_notes`. ``there``: the table is, with its types.
+    """
+    hollow = {found.source for found in sampled if found.values.hollow}
+    names = []
+    for made in columns:
+        type_ = parse_type(made.type)
+        if made.source in hollow and type_.nullable and not type_.text:
+            names.append(made.name)
+    if not names:
+        return
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    text = f"fields of blanks alone are NULL in {', '.join(names[:4])}{more}"
+    free = [] if there else [name for name in names if name not in given]
+    if free:
+        text += f"; {type_options([(free[0], 'String')])} keeps it as it is written"
+    yield "words", text
+
+
+def _rounding(made: Column, found: ColumnFacts) -> str:
+    """Return the sentence about a column of floats that lose digits of a value seen."""
+    numbers = found.numbers
+    # A few digits more than those seen, and room for 20 before the point.
+    scale = min(numbers.places + 2, 56)
+    type_ = "String" if numbers.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
+    return (
+        f"Float64 keeps {float(numbers.rounded)!r} of {numbers.rounded} in {made.name}; "
+        f"{type_options([(made.name, _like(type_, made))])} keeps all digits"
+    )
+
+
+def _shown(number: float) -> str:
+    return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)
+
+
+def _like(type_: str, made: Column) -> str:
+    """Return a type that takes NULL where that of a column does."""
+    return f"Nullable({type_})" if parse_type(made.type).nullable else type_

@@ -24,7 +24,7 @@ from rowfall.schema.text.records import lines_relation
 from rowfall.schema.text.text_facts import object_texts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE
 from rowfall.schema.types import json_objects, nested_reading
-from rowfall.schema.types.text_values import has_spellings
+from rowfall.schema.types.strict_reading import has_spellings
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 

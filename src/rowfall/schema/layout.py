@@ -17,10 +17,13 @@ from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.projection import Scan
 from rowfall.schema.sampling import SourceSample
 from rowfall.schema.table_options import TableOptions
-from rowfall.schema.types.inferred_types import ENOUGH_ROWS, LOW_SHARE
 from rowfall.sources.base import Source
 from rowfall.systems.clickhouse.codes import UNKNOWN_IDENTIFIER
 
+ENOUGH_ROWS = 1000
+"""Below this many sample rows cardinalities say nothing."""
+LOW_SHARE, LOW_MOST = 0.05, 10_000
+"""LowCardinality pays below 10,000 distinct values (the dictionary of a part stays small)."""
 FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""
 

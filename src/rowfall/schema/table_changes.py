@@ -26,9 +26,8 @@ from rowfall.schema.bad_rows.misfits import FileRows, find_misfits
 from rowfall.schema.bad_rows.queries import LenientReader
 from rowfall.schema.bad_rows.search import BadRowSearch
 from rowfall.schema.column_facts import ColumnFacts, RunSelect
-from rowfall.schema.column_options import ColumnOptions, constant_type
 from rowfall.schema.sampling import SourceSample, rows_each
-from rowfall.schema.table_options import TableOptions
+from rowfall.schema.table_options import ColumnOptions, TableOptions, constant_type
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.types.wider_types import keeps_key, lossless
 from rowfall.sources.base import Source

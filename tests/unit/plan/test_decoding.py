@@ -16,8 +16,7 @@ from rowfall.decoder.abilities import flat_types
 from rowfall.deliver.decode import chunks
 from rowfall.plan.decoding import inputs, refusal, sort_columns, spec, stores
 from rowfall.plan.statements import plain_type
-from rowfall.schema.types.strict_reading import strict_column
-from rowfall.schema.types.text_values import TextTraits
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)

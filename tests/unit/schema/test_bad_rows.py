@@ -18,8 +18,7 @@ from rowfall.schema.bad_rows import search
 from rowfall.schema.bad_rows.data_errors import explain_engine_error
 from rowfall.schema.bad_rows.queries import LenientReader
 from rowfall.schema.bad_rows.search import BadRowSearch, line_in_file
-from rowfall.schema.types.strict_reading import strict_column
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from rowfall.sources import open_source
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 

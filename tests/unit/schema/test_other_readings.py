@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.schema.types import strict_reading
-from rowfall.schema.types.strict_reading import NUMBERS, strict_column
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import NUMBERS, FileTraits, TextTraits, strict_column
 from unit.memory import CSV, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]

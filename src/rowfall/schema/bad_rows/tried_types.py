@@ -20,8 +20,7 @@ from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.strict_reading import days_of, strict_column
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, days_of, strict_column
 
 _PADDED = regex(r"\btrim(Both\(|\(BOTH\b)")
 _INTEGER = regex(r"\bU?Int\d+\b")

@@ -29,8 +29,14 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema.types import nested_reading
 from rowfall.schema.types.reader_settings import BLANKS, ROWS_MAY_BE_SHORT, nulls_are_guarded
-from rowfall.schema.types.strict_reading import MISSING, TAG, strict_column, within
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import (
+    MISSING,
+    TAG,
+    FileTraits,
+    TextTraits,
+    strict_column,
+    within,
+)
 from rowfall.sources.base import Source
 
 EXTRA, END = "rowfall_extra", "rowfall_end"

@@ -21,7 +21,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import element_names
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.text_values import has_spellings
+from rowfall.schema.types.strict_reading import has_spellings
 
 DEEPEST = 12
 """Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""

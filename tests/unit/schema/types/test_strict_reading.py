@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from gate import ALL, part
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema.types.strict_reading import strict_column
-from rowfall.schema.types.text_values import FileTraits, TextTraits
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
