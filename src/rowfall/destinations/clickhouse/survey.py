@@ -21,7 +21,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, engine_name, nodes_of
 from rowfall.engines.base import ExistingTable
-from rowfall.plan import built_parts, keys, sorting, table_definition
+from rowfall.plan import keys, sorting, table_definition, transport
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TableQuestions, TargetColumns
@@ -212,7 +212,7 @@ def _ask_key_types(
 ) -> tuple[str, ...]:
     """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
     options, server = session.options, session.engine.kind == "server"
-    if not (built_parts.spares_servers(options) if server else session.destination.builds_parts):
+    if not (transport.spares_servers(options) if server else session.destination.builds_parts):
         return ()
     if options.build == "off":
         return ()
