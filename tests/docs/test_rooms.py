@@ -92,7 +92,7 @@ _ALLOWED = {
     "measure/scale.py": 1,  # whose cores
     "plan/exports.py": 1,
     "plan/planner.py": 2,  # the sentence of the promise, which is no question
-    "plan/space.py": 1,  # the disk of the engine of this machine
+    "plan/survey.py": 1,  # the disk of the engine of this machine
     "publish/recover.py": 2,  # numbers of shards for the journal
     "run/many.py": 1,  # the folder whose engine all loads use
     "run/folder_source.py": 1, "run/open_load.py": 1,  # source and target are the same folder

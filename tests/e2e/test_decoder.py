@@ -28,9 +28,9 @@ from lab.process import let_pass, wait_until
 from lab.seaweed import Seaweed
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Spec
+from rowfall.deliver import decode
 from rowfall.deliver.decode import PIPES
 from rowfall.deliver.ranges import LEAST, cut_files
-from rowfall.plan import decoding
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 
@@ -157,13 +157,13 @@ def test_one_packed_file_is_read_by_several_threads(
     """Pieces end outside quotes; the first bad line is told by its number in the file."""
     monkeypatch.setattr("rowfall.deliver.decode.SHARED_LEAST", 1 << 16)
     monkeypatch.setattr("rowfall.deliver.decode._SHARED_LEAST_BZ2", 1 << 14)
-    make, threads = decoding.spec, list[int]()
+    make, threads = decode.decoder_spec, list[int]()
 
     def spec(*args: Any) -> Spec:
         threads.append(len(args[4]))
         return make(*args)
 
-    monkeypatch.setattr(decoding, "spec", spec)
+    monkeypatch.setattr(decode, "decoder_spec", spec)
     lines = [f'{n},"n\n{"x" * (n % 40)}""",{n % 90}.5' for n in range(60_000)]
 
     def write(name: str) -> None:

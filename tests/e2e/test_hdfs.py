@@ -34,7 +34,7 @@ from rowfall.core.model import Column, Encoding, Kind, Notation, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
 from rowfall.decoder.documents import encode
-from rowfall.plan import decoding
+from rowfall.deliver import decode
 from rowfall.sources import open_source
 from rowfall.sources.base import Addressed
 
@@ -134,7 +134,9 @@ def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) 
         Column("name", "String", notation=Notation()),
     )
     encoding = Encoding("CSVWithNames", "none", Kind.TEXT, names=("id", "name"))
-    spec = decoding.spec(decoding.inputs([split], [away]), encoding, Schema(columns), {}, ["-"])
+    spec = decode.decoder_spec(
+        decode.decoder_inputs([split], [away]), encoding, Schema(columns), {}, ["-"]
+    )
     done = subprocess.run(
         [installed.program() or "", "run", "--spec", "-"],
         input=encode(spec).encode(), capture_output=True, check=True,

@@ -6,7 +6,7 @@ import pytest
 
 from e2e import tools
 from e2e.tools import Shell
-from rowfall.plan import space
+from rowfall.core import disk
 
 TAXI = "generate://taxi?rows=200_000"
 
@@ -35,7 +35,7 @@ def test_rows_of_few_values_take_no_less_than_they_can(shell: Shell) -> None:
 
 
 def test_what_cannot_fit_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(space, "free_bytes", lambda folder: 100_000)
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 100_000)
     refused = shell.ends(5, "load", TAXI)
     assert "the load does not fit: the rows take about" in refused.talk
     assert "100 kB free" in refused.talk

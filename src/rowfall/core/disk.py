@@ -206,3 +206,14 @@ def is_past(moment: int) -> bool:
             return True
         time.sleep(0.002)
     return False
+
+
+def free_bytes(folder: Path | None) -> int | None:
+    """Return the bytes that this user may still write into a folder, which need not be there."""
+    while folder is not None and not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        found = os.statvfs(folder or ".")
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize

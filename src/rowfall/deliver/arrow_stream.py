@@ -28,11 +28,11 @@ from rowfall.deliver.decode import (
     Decode,
     DecoderInput,
     DecoderRun,
+    decoder_spec,
     let_go,
 )
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import RefusedRowError
-from rowfall.plan import decoding
 from rowfall.stores.objects import ObjectSource
 
 # Rows and bytes of a batch. Each costs whoever takes it some work, and a few wait in memory.
@@ -245,7 +245,7 @@ def write_no_rows(program: str, channel: ArrowChannel, schema: Schema) -> None:
     """
     columns = tuple(Column(c.name, c.type, source=c.name) for c in schema.columns)
     asked = replace(
-        decoding.spec((), NATIVE, Schema(columns), {}, ["-"]),
+        decoder_spec((), NATIVE, Schema(columns), {}, ["-"]),
         output_format="ArrowStream", output_arrow=ArrowOutput(0),
     )  # fmt: skip
     stream, writes = channel.offer()

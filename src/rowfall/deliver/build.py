@@ -27,22 +27,25 @@ from rowfall.decoder.documents import Spec
 from rowfall.decoder.installed import PROGRAM
 from rowfall.decoder.process import Answers
 from rowfall.deliver.decode import (
+    PROGRESS_MS,
     DeclinedError,
     Decode,
     DecoderRun,
+    decoder_inputs,
+    decoder_spec,
     let_go,
     release,
 )
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
-from rowfall.plan import attempts, decoding, keys, merging, statements, table_definition
+from rowfall.plan import attempts, keys, merging, statements, table_definition
 from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
 from rowfall.schema.projection import Scan
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
 
 # As often as the decoder reports its progress.
-_BUILD_POLL_SECONDS = decoding.PROGRESS_MS / 1e3
+_BUILD_POLL_SECONDS = PROGRESS_MS / 1e3
 _UNLIMITED = 4 << 30
 # Rows are only held by blocks: one that fits into the cache is sorted faster, and each partition of
 # it should have some of them.
@@ -402,8 +405,8 @@ class FromEngine(Decode):
         columns = order.schema.columns
         sent = Schema(tuple(Column(c.name, c.type, source=c.name) for c in columns))
         outputs = [str(folder / str(n)) for n in range(self._pipes(order))]
-        inputs = decoding.inputs([Split("", pipe, "", None)])
-        asked = decoding.spec(inputs, NATIVE, sent, order.settings, outputs)
+        inputs = decoder_inputs([Split("", pipe, "", None)])
+        asked = decoder_spec(inputs, NATIVE, sent, order.settings, outputs)
         asked = replace(asked, sort_by=self._input.sort_by or None)
         run = self._begin(order, outputs, lane)
         child = self._start(run, asked)

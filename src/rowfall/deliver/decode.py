@@ -26,18 +26,20 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, Unclosed
 from rowfall.core.listing import Split
 from rowfall.core.long_records import RecordPlace, too_long
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Outcome, Statement
+from rowfall.core.model import Column, Encoding, Notation, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder import documents, rewriting
 from rowfall.decoder.abilities import TEXT_FORMATS
-from rowfall.decoder.documents import Spec, encode
+from rowfall.decoder.documents import Input, Spec, encode
 from rowfall.decoder.installed import PROGRAM
 from rowfall.decoder.process import Answers, DecoderFailure, DecoderProcess, Summary
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.plan import balance, decoding
-from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
+from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks, sent_type
 from rowfall.schema.text.headers import Headers
+from rowfall.schema.types import reader_settings, strict_reading
 from rowfall.sources import pipes
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.systems.clickhouse.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
@@ -122,8 +124,8 @@ class DecoderInput:
 
     def spec(self, order: DeliveryOrder, found: Ranges, outputs: Sequence[str]) -> Spec:
         """Return the order for rowfall-decode: ranges to read, and outputs for their rows."""
-        inputs = decoding.inputs(found.splits, self.addresses(found.splits))
-        asked = decoding.spec(
+        inputs = decoder_inputs(found.splits, self.addresses(found.splits))
+        asked = decoder_spec(
             inputs, found.encoding, order.schema, order.settings, outputs, found.names
         )
         asked = replace(asked, sort_by=self.sort_by or None)
@@ -584,3 +586,125 @@ def shares(found: Ranges, most: int) -> list[Ranges]:
     count = max(1, min(most, len(splits)))
     assigned = balance.assign(map(length, splits), [1.0] * count)
     return [replace(found, splits=tuple(splits[i] for i in own)) for own in assigned.members()]
+
+
+# --- the order for rowfall-decode -----------------------------------------------------------------
+
+
+# Progress is drawn four times a second.
+PROGRESS_MS = 250
+
+
+def decoder_spec(
+    inputs: Sequence[Input],
+    encoding: Encoding,
+    schema: Schema,
+    settings: Mapping[str, str | int | float],
+    outputs: Sequence[str],
+    names: Sequence[str] = (),
+) -> Spec:
+    """Return the order for ``rowfall-decode run``: inputs, format, columns, limits and outputs.
+
+    Args:
+        inputs: see :func:`decoder_inputs`.
+        settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
+            put together again.
+        names: of the columns in the files, where ranges of them lack the header.
+    """
+    names = names or encoding.header
+    by_position = bool(encoding.header) or not encoding.has_names
+    limit = int(settings.get("max_memory_usage", 0)) or None
+    dialect = encoding.dialect
+    return Spec(
+        inputs=tuple(inputs),
+        format=encoding.format,
+        columns=tuple(
+            _column(column, _position(column, n, names) if by_position else None)
+            for n, column in enumerate(schema.reads)
+        ),
+        outputs=tuple(outputs),
+        compression=encoding.compression,
+        delimiter=encoding.delimiter,
+        null=encoding.null,
+        trim_strings=not encoding.keep_blanks,
+        trailing=encoding.trailing,
+        tuples="fields" if reader_settings.tuples_apart(encoding, schema.reads) else "value",
+        allow_line_breaks=not strict_reading.refuses_line_breaks(schema),
+        binary=encoding.binary,
+        dialect=None if dialect is None else rewriting.known_dates(dialect),
+        unknown="skip" if encoding.ignores else "error",
+        input_types=tuple(encoding.types),
+        file_columns=len(names) or None,
+        skip_header=bool(encoding.header and encoding.has_header),
+        timezone="UTC",
+        block_rows=_size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
+        block_bytes=_size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
+        progress_ms=PROGRESS_MS,
+        # Whoever wrote the file says how much memory its values take.
+        memory_bytes=limit if decoding.copies(encoding) else None,
+    )
+
+
+def decoder_inputs(
+    splits: Sequence[Split], addresses: Sequence[HttpAddress] = ()
+) -> tuple[Input, ...]:
+    """Return splits as inputs of the decoder.
+
+    Args:
+        addresses: one a split where they are no files. The document then holds their secrets, as
+            :class:`rowfall.core.masked.Secret`.
+    """
+    found = tuple(Input(s.uri, start=s.start or 0, stop=s.stop, size=s.size) for s in splits)
+    if not addresses:
+        return found
+    return tuple(
+        replace(
+            input_,
+            url=address.url,
+            headers=address.headers or None,
+            version=None if address.any_version else split.version,
+            by_query=address.by_query,
+            blocks=tuple(block for block in address.blocks if _has(split, block)),
+        )
+        for input_, split, address in zip(found, splits, addresses, strict=True)
+    )
+
+
+def _position(column: Column, number: int, names: Sequence[str]) -> int:
+    """Return a column's position in the file (from 0), by its name where ``names`` has any.
+
+    Raises:
+        ValueError: ``names`` lacks the column.
+    """
+    return names.index(column.source or column.name) if names else number
+
+
+def _column(column: Column, position: int | None) -> documents.InputColumn:
+    notation = column.notation or Notation()
+    return documents.InputColumn(
+        column.name,
+        sent_type(column),
+        column.source or column.name,
+        position,
+        "T" if notation.times == "T" else "Z" if notation.times == "Z" else "",
+        notation.canonical,
+        blank=notation.blank,
+        padded=notation.padded,
+    )
+
+
+def _has(split: Split, block: documents.BlockInput) -> bool:
+    """Tell whether a block has bytes of a range."""
+    behind = split.stop is not None and block.start >= split.stop
+    return not behind and block.start + block.bytes > (split.start or 0)
+
+
+# The engine's reader makes whole blocks of Parquet, and then half of one is enough for a part.
+_PARQUET_ROWS = "input_format_parquet_max_block_size"
+
+
+_PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
+
+
+def _size(settings: Mapping[str, str | int | float], whole: str, part: str, otherwise: int) -> int:
+    return int(settings.get(whole, settings.get(part, otherwise)))

@@ -23,6 +23,7 @@ from typing import IO, NoReturn
 from rowfall.contracts.delivery import DeliveryOrder
 from rowfall.core import machine, sql, units
 from rowfall.core.dataclass import dataclass
+from rowfall.core.disk import free_bytes
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.model import Column, Outcome, Statement
 from rowfall.core.sqltext import SqlText
@@ -35,7 +36,6 @@ from rowfall.deliver.decode import DeclinedError, DecoderInput, DecoderRun
 from rowfall.deliver.proven_layouts import ProvenLayout
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import attempts, table_definition
-from rowfall.plan.space import free_bytes
 from rowfall.plan.statements import plain_type
 from rowfall.plan.table_definition import Definition
 from rowfall.systems.clickhouse.codes import CONCURRENT_RESTORE, GONE, QUERY_WAS_CANCELLED

@@ -16,10 +16,10 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, HasNativeTypes, SupportsCompression
 from rowfall.plan import links
 from rowfall.plan.reach import rate_of, source_reader
+from rowfall.plan.survey import DENSITY_FILES
 from rowfall.schema.projection import Scan
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.table_options import read_column_options, read_table_options
-from rowfall.schema.text.density import FILES
 from rowfall.schema.types import (
     arrow_files,
     bytes_columns,
@@ -188,7 +188,7 @@ def _bytes_of_source(session: Session, found: SourceColumns, schema: Schema) -> 
         return source.bytes_columns()
     if encoding is None or encoding.kind is not Kind.TYPED:
         return frozenset()
-    splits = list(source.sample(found.listing, FILES))
+    splits = list(source.sample(found.listing, DENSITY_FILES))
     if encoding.format == "Parquet":
         if session.options.decoder != "never":
             sample = parquet_files.read(source, splits, encoding)

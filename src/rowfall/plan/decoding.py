@@ -1,4 +1,4 @@
-"""Rules for rowfall-decode: what it can read, and its spec. Pure.
+"""Rules for rowfall-decode: what it can read. Pure.
 
 Of formats with columns (:func:`copies`) it parses nothing: it copies their values into parts, or
 makes them (:func:`makes`).
@@ -11,22 +11,17 @@ gzip, the engine's readers 4 to 5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
 from rowfall.core import type_names, uri
-from rowfall.core.listing import Listing, Split
-from rowfall.core.model import Column, Encoding, Facts, Kind, Notation, Schema
+from rowfall.core.listing import Listing
+from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
-from rowfall.decoder import abilities, documents, rewriting
+from rowfall.decoder import abilities
 from rowfall.decoder.abilities import flat_types
-from rowfall.decoder.documents import Input, Spec
 from rowfall.decoder.installed import PROGRAM
-from rowfall.plan.statements import sent_type
 from rowfall.schema.text.united_headers import lacks_columns
-from rowfall.schema.types import reader_settings, strict_reading
-from rowfall.sources.base import HttpAddress, Source, Stored
+from rowfall.schema.types import strict_reading
+from rowfall.sources.base import Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
@@ -35,8 +30,6 @@ _COLUMNAR = frozenset({"Parquet", "ArrowStream", "Arrow", RANDOM})
 _NEVER_COPIED = frozenset({"UUID", "IPv4", "IPv6", "Enum8", "Enum16"})
 # Numbers of rows are far below 2^63.
 _SIGNED = {"UInt64": "Int64"}
-# Progress is drawn four times a second.
-PROGRESS_MS = 250
 _NAME = regex(r"`([^`\\]+)`|([A-Za-z_]\w*)")
 
 
@@ -177,117 +170,6 @@ def zone(type_: str) -> str | None:
         return None
     last = kind.args.rpartition(",")[2].strip()
     return last.strip("'") if last.startswith("'") else ""
-
-
-def spec(
-    inputs: Sequence[Input],
-    encoding: Encoding,
-    schema: Schema,
-    settings: Mapping[str, str | int | float],
-    outputs: Sequence[str],
-    names: Sequence[str] = (),
-) -> Spec:
-    """Return the order for ``rowfall-decode run``: inputs, format, columns, limits and outputs.
-
-    Args:
-        inputs: see :func:`inputs`.
-        settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
-            put together again.
-        names: of the columns in the files, where ranges of them lack the header.
-    """
-    names = names or encoding.header
-    by_position = bool(encoding.header) or not encoding.has_names
-    limit = int(settings.get("max_memory_usage", 0)) or None
-    dialect = encoding.dialect
-    return Spec(
-        inputs=tuple(inputs),
-        format=encoding.format,
-        columns=tuple(
-            _column(column, _position(column, n, names) if by_position else None)
-            for n, column in enumerate(schema.reads)
-        ),
-        outputs=tuple(outputs),
-        compression=encoding.compression,
-        delimiter=encoding.delimiter,
-        null=encoding.null,
-        trim_strings=not encoding.keep_blanks,
-        trailing=encoding.trailing,
-        tuples="fields" if reader_settings.tuples_apart(encoding, schema.reads) else "value",
-        allow_line_breaks=not strict_reading.refuses_line_breaks(schema),
-        binary=encoding.binary,
-        dialect=None if dialect is None else rewriting.known_dates(dialect),
-        unknown="skip" if encoding.ignores else "error",
-        input_types=tuple(encoding.types),
-        file_columns=len(names) or None,
-        skip_header=bool(encoding.header and encoding.has_header),
-        timezone="UTC",
-        block_rows=_size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
-        block_bytes=_size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
-        progress_ms=PROGRESS_MS,
-        # Whoever wrote the file says how much memory its values take.
-        memory_bytes=limit if copies(encoding) else None,
-    )
-
-
-def inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress] = ()) -> tuple[Input, ...]:
-    """Return splits as inputs of the decoder.
-
-    Args:
-        addresses: one a split where they are no files. The document then holds their secrets, as
-            :class:`rowfall.core.masked.Secret`.
-    """
-    found = tuple(Input(s.uri, start=s.start or 0, stop=s.stop, size=s.size) for s in splits)
-    if not addresses:
-        return found
-    return tuple(
-        replace(
-            input_,
-            url=address.url,
-            headers=address.headers or None,
-            version=None if address.any_version else split.version,
-            by_query=address.by_query,
-            blocks=tuple(block for block in address.blocks if _has(split, block)),
-        )
-        for input_, split, address in zip(found, splits, addresses, strict=True)
-    )
-
-
-def _position(column: Column, number: int, names: Sequence[str]) -> int:
-    """Return a column's position in the file (from 0), by its name where ``names`` has any.
-
-    Raises:
-        ValueError: ``names`` lacks the column.
-    """
-    return names.index(column.source or column.name) if names else number
-
-
-def _column(column: Column, position: int | None) -> documents.InputColumn:
-    notation = column.notation or Notation()
-    return documents.InputColumn(
-        column.name,
-        sent_type(column),
-        column.source or column.name,
-        position,
-        "T" if notation.times == "T" else "Z" if notation.times == "Z" else "",
-        notation.canonical,
-        blank=notation.blank,
-        padded=notation.padded,
-    )
-
-
-def _has(split: Split, block: documents.BlockInput) -> bool:
-    """Tell whether a block has bytes of a range."""
-    behind = split.stop is not None and block.start >= split.stop
-    return not behind and block.start + block.bytes > (split.start or 0)
-
-
-# The engine's reader makes whole blocks of Parquet, and then half of one is enough for a part.
-_PARQUET_ROWS = "input_format_parquet_max_block_size"
-_PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
-
-
-def _size(settings: Mapping[str, str | int | float], whole: str, part: str, otherwise: int) -> int:
-    return int(settings.get(whole, settings.get(part, otherwise)))
 
 
 def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:

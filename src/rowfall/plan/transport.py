@@ -494,6 +494,9 @@ _PART_SETTINGS = frozenset(
 )
 
 
+# --- whether rowfall-decode writes the parts ------------------------------------------------------
+
+
 def choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
 

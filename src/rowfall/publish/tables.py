@@ -227,6 +227,9 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
+# --- attempts -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedParts:
     """Attaches what attempts have committed, whatever it takes.

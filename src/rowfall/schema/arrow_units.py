@@ -23,7 +23,7 @@ from rowfall.schema.time_units import Units
 from rowfall.schema.types.parquet_files import whole_file
 from rowfall.sources.base import Ranged
 from rowfall.sources.compression import compression_of
-from rowfall.stores.heads import HEAD
+from rowfall.stores.first_bytes import HEAD
 
 _MAGIC, _END = b"ARROW1\0\0", b"PAR1"
 _MOST = 32 << 20

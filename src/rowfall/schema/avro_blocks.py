@@ -23,7 +23,7 @@ from rowfall.core.pieces import Pieces
 from rowfall.schema.text.long_records import UNREADABLE, unpacked
 from rowfall.sources.base import Ranged
 from rowfall.sources.compression import compression_of
-from rowfall.stores.heads import HEAD
+from rowfall.stores.first_bytes import HEAD
 from rowfall.stores.objects import ObjectSource
 
 BROKEN = (RowfallError, *UNREADABLE, zlib.error, LookupError, RecursionError)

@@ -793,6 +793,9 @@ def _cast(made: Column, type_: str) -> Column:
     return strict_column(made.name, source, type_, Kind.TYPED, made.type)
 
 
+# --- the type of a column by its sample -----------------------------------------------------------
+
+
 _ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
 _VERSION = regex(r"(?i:(^|[_ .-])(version|ver|semver)$)|[a-z](Version|Ver)$")
 # Of these 1.9 and 1.10 are proof, and a number alone is none: a cross section is one.
@@ -1020,6 +1023,9 @@ def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if declared.nullable and found.name in sample.nulls.filled and not found.optional:
         return declared.bare, f"declared {found.declared.type}, but no row holds a NULL"
     return found.declared.type, "declared in the file"
+
+
+# --- what a number does not keep of its text ------------------------------------------------------
 
 
 def number_notes(

@@ -278,6 +278,9 @@ _STEPS = regex(
 _MULTIPLY = frozenset(("arrayjoin", "unnest", "explode"))
 
 
+# --- options about columns ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
     """Options about columns, as the user gave them.

@@ -29,9 +29,14 @@ from rowfall.core.patterns import regex
 from rowfall.sources.base import Ranged
 from rowfall.sources.compression import compression_of
 from rowfall.stores.boxes import box_in
-from rowfall.stores.heads import HEAD
 from rowfall.stores.unnamed import format_of
 
+HEAD = 64 << 10
+"""Bytes of an object that are read at once, whoever asks for some of them first: one small request,
+and hundreds of lines."""
+AHEAD = 256 << 10
+"""Bytes of the beginnings of all objects that are looked at together: what inference reads, so one
+text file is read this far, four of them 64 KiB each."""
 UNPACKED = 1 << 20
 """Bytes of them after unpacking, about."""
 _STEP = 1 << 14  # unpacked at a time

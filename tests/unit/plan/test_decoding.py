@@ -13,8 +13,8 @@ from lab.process import let_pass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.decoder.abilities import flat_types
-from rowfall.deliver.decode import chunks
-from rowfall.plan.decoding import inputs, refusal, sort_columns, spec, stores
+from rowfall.deliver.decode import chunks, decoder_inputs, decoder_spec
+from rowfall.plan.decoding import refusal, sort_columns, stores
 from rowfall.plan.statements import plain_type
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
@@ -158,15 +158,15 @@ def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:
 
 
 def test_spec_takes_blocks_from_the_settings() -> None:
-    read = inputs([Split("0" * 32, "/data/a.csv.gz", "1", 10)])
+    read = decoder_inputs([Split("0" * 32, "/data/a.csv.gz", "1", 10)])
     settings = {"min_insert_block_size_rows": 7, "min_insert_block_size_bytes": 99}
-    made = spec(read, CSV, schema("UInt8"), settings, ["/p0"])
+    made = decoder_spec(read, CSV, schema("UInt8"), settings, ["/p0"])
     assert (made.block_rows, made.block_bytes) == (7, 99)
     assert made.columns[0].position is None
-    plain = spec(read, replace(CSV, format="CSV"), schema("UInt8"), settings, ["/p0"])
+    plain = decoder_spec(read, replace(CSV, format="CSV"), schema("UInt8"), settings, ["/p0"])
     assert plain.columns[0].position == 0
     odd = replace(CSV, header=("c1", "a"))
-    skipped = spec(read, odd, schema("UInt8"), settings, ["/p0"])
+    skipped = decoder_spec(read, odd, schema("UInt8"), settings, ["/p0"])
     assert (skipped.skip_header, skipped.file_columns) == (True, 2)
     assert skipped.columns[0].position == 1
 

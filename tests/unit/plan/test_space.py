@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from rowfall.contracts.facts import LoadFacts, WriterFacts
+from rowfall.core.disk import free_bytes
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Facts, Forecast, Schema
 from rowfall.core.options import Options
 from rowfall.destinations.clickhouse.folder import FolderTables
-from rowfall.plan.space import free_bytes, with_space
+from rowfall.plan.space import with_space
 from rowfall.sources.generate import Generate
 from rowfall.systems.clickhouse.target import embedded
 

@@ -20,7 +20,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.sources.pipes import STREAMS, BrokenStreamError, unpack_streams
-from rowfall.stores.heads import AHEAD
+from rowfall.stores.first_bytes import AHEAD
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT
 

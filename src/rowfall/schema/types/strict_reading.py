@@ -30,6 +30,11 @@ from rowfall.schema.types import nested_reading
 from rowfall.schema.types.nested_nulls import as_tuples
 from rowfall.schema.types.reader_settings import tuples_apart
 
+# --- values of the texts of a file ----------------------------------------------------------------
+
+# SQL, each value with a test whether the text is one: convert() knows how each type is written and
+# what the engine would make of other texts; convert_element() does the same inside nested values.
+
 ANY_SHAPE = "any"
 """Points in time are written in several ways; see :func:`_convert_any_shape`."""
 
@@ -359,6 +364,9 @@ def _convert_any_shape(t: str, target: Type) -> tuple[str, str]:
         return f"multiIf({pairs}, {parts[-1]})"
 
     return chosen(values), chosen(wrongs)
+
+
+# --- columns --------------------------------------------------------------------------------------
 
 
 TAG = "rowfall: "

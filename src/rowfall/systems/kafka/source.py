@@ -31,7 +31,7 @@ from rowfall.decoder import rewriting
 from rowfall.sources.base import Unreadable
 from rowfall.sources.pipes import Streams, describe
 from rowfall.stores import first_bytes
-from rowfall.stores.heads import HEAD
+from rowfall.stores.first_bytes import HEAD
 from rowfall.systems.kafka import protobuf
 from rowfall.systems.kafka.avro import AvroMessages
 from rowfall.systems.kafka.client import EARLIEST, LATEST, Client, Direction, parse, secrets_of

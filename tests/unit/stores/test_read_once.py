@@ -9,7 +9,8 @@ import pytest
 
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
-from rowfall.stores.heads import _MOST, AHEAD, HEAD, FirstBytesCache
+from rowfall.stores.first_bytes import AHEAD, HEAD
+from rowfall.stores.objects import MOST_KEPT, FirstBytesCache
 
 
 class Store:
@@ -90,4 +91,4 @@ def test_memory_is_bounded_however_many_objects_there_are() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: heads.part(store.split(f"a{n}"), 0, HEAD), range(300)))
     kept = [len(data) for data, _ in heads._known.values()]
-    assert sum(kept) == heads._size <= _MOST
+    assert sum(kept) == heads._size <= MOST_KEPT

@@ -11,7 +11,7 @@ import pytest
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
-from rowfall.schema.text import density
+from rowfall.plan import survey
 
 ROWS = 60_000
 CSV = Encoding("CSVWithNames", "none", Kind.TEXT)
@@ -35,14 +35,14 @@ class Files(dict[str, bytes]):
     def expected(self, encoding: Encoding) -> float:
         """The rows of all files, as the forecast would say."""
         splits = [Split("id", name, "", len(content)) for name, content in self.items()]
-        found = density.rows_per_byte(self, splits, encoding)
+        found = survey.rows_per_byte(self, splits, encoding)
         assert found is not None
         return found * sum(map(len, self.values()))
 
 
 @pytest.mark.parametrize("piece", [1 << 15, 1 << 20, 1 << 24])
 def test_rows_of_plain_and_packed_files(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(density, "PIECE", piece)
+    monkeypatch.setattr(survey, "PIECE", piece)
     raw = text()
     packed = Encoding("CSVWithNames", "gzip", Kind.TEXT)
     # Of several members only the length of the last stands at the end.
@@ -64,11 +64,11 @@ def test_a_small_file_is_counted() -> None:
 def test_what_tells_nothing() -> None:
     splits = [Split("id", "a", "", 10)]
     lz4 = Encoding("CSV", "lz4", Kind.TEXT)
-    assert density.rows_per_byte(Files(a=b"0123456789"), splits, lz4) is None
+    assert survey.rows_per_byte(Files(a=b"0123456789"), splits, lz4) is None
     broken = Encoding("CSV", "gzip", Kind.TEXT)
-    assert density.rows_per_byte(Files(a=b"0123456789"), splits, broken) is None
+    assert survey.rows_per_byte(Files(a=b"0123456789"), splits, broken) is None
     cut = Files(a=zlib.compress(text(10))[:-9])
-    assert density.rows_per_byte(cut, splits, broken) is None
+    assert survey.rows_per_byte(cut, splits, broken) is None
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16le"])
