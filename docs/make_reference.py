@@ -18,8 +18,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.app import cli
-from rowfall.cli.options import ALL_TOPICS, COMMANDS, GroupedCommand
+from rowfall.cli.app import ALL_TOPICS, COMMANDS, GroupedCommand, cli
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS

@@ -21,7 +21,7 @@ import pytest
 
 from lab.clickhouse import ClickHouse, binary
 from lab.seaweed import Seaweed
-from rowfall.cli.options import COMMANDS
+from rowfall.cli.app import COMMANDS
 from rowfall.core.options import LOAD, PLAN, flags_of
 from rowfall.core.uri import scheme_of
 from rowfall.lab.cluster import Lab

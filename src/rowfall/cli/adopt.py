@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowfall.cli.options import (
+from rowfall.cli.app import (
     command,
     destination_options,
     option,

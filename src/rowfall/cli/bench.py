@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from rowfall.cli.app import command, option
 from rowfall.cli.html_file import check_html, html_option, write_page
-from rowfall.cli.options import command, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit, TargetError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rowfall.cli.options import command, option
+from rowfall.cli.app import command, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.own_files import home

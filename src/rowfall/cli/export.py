@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import command, complete, option, options_of, table_options
+from rowfall.cli.app import command, complete, option, options_of, table_options
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 from rowfall.core.results import LoadError

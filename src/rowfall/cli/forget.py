@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowfall.cli.options import command, complete, option, target_option
+from rowfall.cli.app import command, complete, option, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.options import GroupedCommand, command, complete
+from rowfall.cli.app import GroupedCommand, command, complete
 from rowfall.cli.output import CommandOutput
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rowfall.cli.options import F, complete, option
+from rowfall.cli.app import F, complete, option
 from rowfall.core import units
 from rowfall.core.errors import UsageError
 

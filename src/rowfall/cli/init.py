@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowfall.cli.options import GroupedCommand, common_options, complete, option
+from rowfall.cli.app import GroupedCommand, common_options, complete, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 

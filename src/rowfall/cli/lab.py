@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowfall.cli.options import F, command, group, option
+from rowfall.cli.app import F, command, group, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.options import command, option
+from rowfall.cli.app import command, option
 from rowfall.cli.output import CommandOutput
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import F, command, complete, group, option
+from rowfall.cli.app import F, command, complete, group, option
 from rowfall.cli.output import CommandOutput, error_document
 from rowfall.cli.watch import opened
 from rowfall.core.errors import Exit, RowfallError

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import (
+from rowfall.cli.app import (
     command,
     destination_options,
     option,

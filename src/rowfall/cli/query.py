@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rowfall.cli.options import command, option, target_option
+from rowfall.cli.app import command, option, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 

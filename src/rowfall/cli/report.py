@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from rowfall.cli.app import command, complete, target_option
 from rowfall.cli.html_file import check_html, html_option, write_page
-from rowfall.cli.options import command, complete, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from rowfall.cli.load import load
-from rowfall.cli.options import (
+from rowfall.cli.app import (
     GroupedCommand,
     common_options,
     complete,
     option,
     password_option,
 )
+from rowfall.cli.load import load
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, UsageError
 from rowfall.core.options import LOAD, flags_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from rowfall.cli.app import command, options_of, sources_argument, table_options, target_option
 from rowfall.cli.html_file import check_html, html_option, write_page
-from rowfall.cli.options import command, options_of, sources_argument, table_options, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 

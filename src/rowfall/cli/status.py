@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import command, complete, option, target_option
+from rowfall.cli.app import command, complete, option, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from rowfall.cli.options import command, target_option
+from rowfall.cli.app import command, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 

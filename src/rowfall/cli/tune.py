@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from rowfall.cli.html_file import check_html, html_option, write_page
-from rowfall.cli.options import (
+from rowfall.cli.app import (
     command,
     destination_options,
     options_of,
     sources_argument,
     table_options,
 )
+from rowfall.cli.html_file import check_html, html_option, write_page
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret

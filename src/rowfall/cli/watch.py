@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowfall.cli.options import command, complete, option
+from rowfall.cli.app import command, complete, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 from rowfall.core.signals import ending

@@ -18,8 +18,7 @@ import click
 import pytest
 
 import rowfall
-from rowfall.cli.app import cli, run
-from rowfall.cli.options import ALL_TOPICS, COMMANDS
+from rowfall.cli.app import ALL_TOPICS, COMMANDS, cli, run
 from rowfall.core import errors, events
 from rowfall.core.errors import Exit
 from rowfall.core.options import MAIN, Options, flags_of

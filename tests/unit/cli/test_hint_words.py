@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from e2e.test_hint_commands import CASES
-from rowfall.cli.app import cli
-from rowfall.cli.options import COMMANDS
+from rowfall.cli.app import COMMANDS, cli
 from source_code import ONE_WORKER, SOURCE, trees
 from unit.cli.data_hints import NOT_TRIED, OF_THE_COMMAND, PASTED_BY
 from unit.cli.hint_runs import NOT_RUN, RUN_BY

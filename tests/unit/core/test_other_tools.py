@@ -7,8 +7,7 @@ import re
 import click
 import pytest
 
-from rowfall.cli.app import cli
-from rowfall.cli.options import COMMANDS
+from rowfall.cli.app import COMMANDS, cli
 from rowfall.core.other_tools import COMMANDS as OF_OTHERS
 from rowfall.core.other_tools import OPTIONS, SHORT, command_hint, option_hint
 
