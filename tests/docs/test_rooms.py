@@ -95,7 +95,7 @@ _ALLOWED = {
     "plan/survey.py": 1,  # the disk of the engine of this machine
     "publish/recover.py": 2,  # numbers of shards for the journal
     "run/many.py": 1,  # the folder whose engine all loads use
-    "run/folder_source.py": 1, "run/open_load.py": 1,  # source and target are the same folder
+    "run/folder_source.py": 1, "run/load.py": 1,  # source and target are the same folder
     "run/session.py": 3,  # whether an address names a table
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.ledger import Ledger
 from rowfall.run.attempts import AttemptRunner, _fill, _run_all
-from rowfall.run.open_load import open_load
+from rowfall.run.load import open_load
 from rowfall.run.work_queue import WorkQueue
 from rowfall.systems.clickhouse.target import Table
 from simulator import fleet

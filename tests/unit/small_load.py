@@ -16,7 +16,7 @@ from rowfall.core.events import Listener, silent
 from rowfall.core.options import Options
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
-from rowfall.run.open_load import open_load
+from rowfall.run.load import open_load
 from rowfall.run.session import Request, open_session
 
 

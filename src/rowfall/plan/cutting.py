@@ -62,6 +62,8 @@ def step(size: int) -> int:
 def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> PossibleRanges:
     """Ask for the ranges of what has been begun in ranges, and of what may keep shards waiting.
 
+    Only where :func:`cuts_files`.
+
     Args:
         known: ids that are loaded, with the marks of files of which ranges have.
 
@@ -133,7 +135,7 @@ def _kept_whole(facts: FirstFacts, count: int, reason: str) -> str:
 
 def _begun(facts: FirstFacts, known: Collection[str], key: str) -> set[int]:
     """Return the files of which ranges are loaded."""
-    if not known or not cuts_files(facts):
+    if not known:
         return set()
     listing = facts.listing
     large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)

@@ -21,6 +21,7 @@ from rowfall.contracts.destination import Session
 from rowfall.contracts.facts import (
     FirstFacts,
     LoadFacts,
+    PossibleRanges,
     Reach,
     SourceColumns,
     Space,
@@ -167,7 +168,9 @@ def survey(
     first = replace(first, writers=_ask_decoders(session, first))
     first = replace(first, writers=_ask_ways_back(session, first))
     unpinned, unpinned_there = _ask_versions(first, options)
-    cuts = cutting.ask_ranges(session, first, known)
+    cuts = PossibleRanges()
+    if cutting.cuts_files(first):
+        cuts = cutting.ask_ranges(session, first, known)
     export = destination.export(session, listing, schema, load_id)
     loaded = loaded_indexes(session, listing, known) if export is None else export.loaded
     todo = [i for i in range(len(listing)) if i not in loaded]

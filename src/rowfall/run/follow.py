@@ -42,8 +42,7 @@ from rowfall.run.feeds import (
     pause,
 )
 from rowfall.run.history import from_json, record
-from rowfall.run.load import run_next
-from rowfall.run.open_load import followed_loads
+from rowfall.run.load import followed_loads, run_next
 from rowfall.sources.base import (
     ByCursor,
     Continued,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.run.open_load import _difference
+from rowfall.run.load import _difference
 
 
 @pytest.mark.parametrize(
