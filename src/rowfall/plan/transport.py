@@ -478,6 +478,8 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
     return local or (read is not None and decoding.makes(read))
 
 
+# --- whether rowfall-decode writes the parts ------------------------------------------------------
+
 # Fewer rows take as long both ways (docs/decisions/0035-default-layout.md).
 _LEAST_BUILT_BYTES = 10 << 20
 # Files of wide parts that are smaller cost more than their rows.
@@ -492,9 +494,6 @@ _PART_SETTINGS = frozenset(
         "min_insert_block_size_bytes",
     }
 )
-
-
-# --- whether rowfall-decode writes the parts ------------------------------------------------------
 
 
 def choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
