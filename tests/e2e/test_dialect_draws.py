@@ -8,7 +8,7 @@ import re
 import pytest
 
 from e2e.tools import Shell
-from unit.schema.dialect_draws import as_meant, draw, with_iso_days
+from unit.schema.dialect_draws import as_meant, draw, with_iso_days, with_points
 
 # The test of the sniffer tells about thousands.
 SEEDS = range(0, 400, 5)
@@ -37,6 +37,7 @@ def test_a_drawn_file_is_loaded_as_it_was_written(shell: Shell, seed: int) -> No
     rows = [[value(v) for v in json.loads(line)] for line in seen.splitlines()]
     meant = [one.rows] if one.ragged else [one.rows, as_meant(one.rows)]
     meant += map(with_iso_days, meant[:])
+    meant += map(with_points, meant[:])
     assert sorted(rows) in [sorted([value(v) for v in row] for row in own) for own in meant], (
         one.quirks
     )

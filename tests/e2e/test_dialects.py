@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import shlex
 
 import pytest
@@ -128,12 +127,9 @@ def test_what_is_unsure_is_said(shell: Shell) -> None:
 
 def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
     shell.write("a.csv", '"x","y z"\n"1",1.5,"a"\n"2",2,"b"\n')
-    done = shell.ends(2, "load", "a.csv")
-    assert "a.csv names 2 columns, its rows have 3 fields" in done.talk
-    found = re.search(r"(--columns '.*'|--columns \S+)$", done.talk, re.M)
-    assert found
     for decoder in ("never", "always"):
-        shell.ok("load", "a.csv", *shlex.split(found[1]), "--table", decoder, "--decoder", decoder)
+        done = shell.ok("load", "a.csv", "--table", decoder, "--decoder", decoder)
+        assert "the header has no name for the first column, called row_name here" in done.talk
         rows = shell.rows(f"SELECT row_name, x, `y z` FROM {decoder} ORDER BY 1")
         assert rows == [[1, 1.5, "a"], [2, 2.0, "b"]]
 
@@ -142,11 +138,8 @@ def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "types"),
     [
-        ("id;n;d\n1;1,5;31.12.2023\n2;NA;1.2.2024\n3;1.234,5;15.2.2024\n",
-         "--decimal , --thousands . --null NA",
-         ["Int64", "Nullable(Float64)", "Date"]),
         ("id;n;d\n1;1'234.5;12/31/2023\n2;5;-\n3;7'000;2/28/2024\n",
-         "--thousands ''\"'\"'' --dates mdy --null=-",
+         "--dates mdy --null=-",
          ["Int64", "Float64", "Nullable(Date)"]),
         ("id,n\n1,5\n2,(null)\n3,7\n", "--null '(null)'", ["Int64", "Nullable(Int64)"]),
     ],

@@ -289,7 +289,6 @@ def _lines(*values: str) -> str:
 
 
 MARKED = {
-    "decimal commas": (_lines("1,5", "2,25"), "--decimal ,", "Float64"),
     "and a word": (_lines("1,5", "2,25") + "13;abc\n", None, 'v for "abc"'),
     "and a code": (_lines("1,5", "2,25") + "13;007\n", None, ""),
     "dates and days of ISO": (
@@ -299,29 +298,16 @@ MARKED = {
     ),
     "dates, some with times": (_lines("31.12.2023", "1.2.2024 17:05:09"), None, "v for"),
     "dates and what is no time": (_lines("31.12.2023 today"), None, "v for"),
-    "thousands with points": (_lines("1.234", "12.345.678"), "--decimal , --thousands .", "Int64"),
     "thousands with blanks": (
         _lines("1 234", "12 345"), "--decimal , --thousands blank", "Int64",
     ),
     "blanks that do not break": (
         _lines("1\u00a0234", "2\u00a0345"), "--decimal , --thousands nbsp", "Int64",
     ),
-    "thin blanks": (
-        _lines("1\u202f234,5", "2\u202f345"), "--decimal , --thousands thin", "Float64",
-    ),
+    "commas and a word for none": (_lines("1,5", "2,25", "-"), "--null=-", "Nullable(Float64)"),
     "numbers of telephones": (_lines("030 123 456", "030 123 457"), None, ""),
     "a word for some": (_lines("12", "(null)"), "--null '(null)'", "Nullable(Int64)"),
     "a word that may be a value": (_lines("12", "13") + "7;x\n", None, 'v for "x"'),
-    "names of months": (
-        _lines("31-Dec-2023", "1-Feb-2024"),
-        '--select "* EXCEPT v, toDate32(parseDateTime64BestEffort(v, 6, \'UTC\')) AS v"',
-        "Date32",
-    ),
-    "zones": (
-        _lines("2023-12-31T10:00:00+02:00", "2023-02-01T11:00:00-05:00"),
-        '--select "* EXCEPT v, parseDateTime64BestEffort(v, 6, \'UTC\') AS v"',
-        "DateTime64(6, 'UTC')",
-    ),
     "no time of day": (_lines("2023-01-01 10:00:00", "2023-01-02 10:00:00")
                        + "13;2023-01-02 24:00:00\n", None, 'v for "2023-01-02 24:00:00"'),
     "shares and a word for none": (_lines("12%", "NA"), None, ""),
@@ -352,17 +338,7 @@ def test_options_that_make_numbers_and_dates_do_so(shell: Shell, name: str) -> N
 
 
 ODD = {
-    "dollars": (["$12.50", "$1,234.00", "-$3.10", "$0.5"], [12.5, 1234, -3.1, 0.5]),
     "dollars and words for none": (["$12.50", "NA", "$1,234.00", "-"], [12.5, None, 1234, None]),
-    "dollars inside": (["$ -12.50", "$1"], [-12.5, 1]),
-    "euros": (["12,50 €", "1.234,00 €", "-3,00 €"], [12.5, 1234, -3]),
-    "euros with blanks that do not break": (["12,50\u00a0€", "1\u00a0234,00\u00a0€"], [12.5, 1234]),
-    "a code": (["CHF 1'234.50", "CHF 7.00"], [1234.5, 7]),
-    "percent": (["12.5%", "3%", ""], [12.5, 3, None]),
-    "blanks around": ([" $5", "$6 ", " "], [5, 6, None]),
-    "brackets": (["(12.50)", "3.00", "(1,234.00)"], [-12.5, 3, -1234]),
-    "brackets and dollars": (["($12.50)", "$3.00"], [-12.5, 3]),
-    "signs at the end": (["12,50-", "1.234,00", "3,10"], [-12.5, 1234, 3.1]),
     "dates of China": (["2024年1月5日", "2024年12月15日", "2024年02月09日"],
                        ["2024-01-05", "2024-12-15", "2024-02-09"]),
     "dates of Korea": (["2024년 1월 5일", "2024년 12월 15일"], ["2024-01-05", "2024-12-15"]),
@@ -385,7 +361,7 @@ def test_sql_reads_what_no_option_does(shell: Shell, name: str) -> None:
     assert typed(shell, command[1]).code == 0
     assert shell.rows("SELECT v FROM a ORDER BY id") == [[value] for value in values]
     # What is written otherwise is refused, and not read by halves.
-    odd = {"$": "$1$2", "%": "1%%", "€": "1,50 € 3", "年": "2024年13月5日", "(": "(1"}
+    odd = {"$": "$1$2", "年": "2024年13月5日"}
     for mark, text in odd.items():
         if mark in texts[0]:
             shell.write("b.csv", f"id;v\n1;{texts[0]}\n2;{text}\n")

@@ -36,6 +36,9 @@ pub struct Dialect {
     pub fill: bool,
     /// Blank lines are left out also where there is one column; among several they always are.
     pub skip_blank: bool,
+    /// A table as it is drawn: rulers and the count of rows below it are left out, and a delimiter
+    /// may begin a line as well as end it.
+    pub ruled: bool,
     /// Unquoted fields that mean NULL, beside the empty one and `\N`.
     pub nulls: Vec<String>,
     /// Fields in which other words mean NULL where they are not quoted, and those words.
@@ -46,10 +49,13 @@ pub struct Dialect {
     pub thousands: String,
     /// Fields whose numbers have those marks, from 0 on.
     pub numbers: Vec<usize>,
+    /// Of these fields those with something beside the digits, a currency or `%`, or with negative
+    /// numbers as bookkeepers write them: nothing beside the digits then.
+    pub units: Vec<(usize, String)>,
     /// Fields with dates, and how they are written.
     pub dates: Vec<(usize, DateOrder)>,
-    /// Names in the header by which `missing`, `numbers` and `dates` count; a file whose header has another
-    /// order is read by its names.
+    /// Names in the header by which `missing`, `numbers`, `units` and `dates` count; a file whose
+    /// header has another order is read by its names.
     pub header: Vec<String>,
     /// The form of lines that no delimiter divides, and its words: `widths 10 5`, `common`,
     /// `combined`, `logfmt level msg`; nothing for delimiters.
@@ -71,11 +77,13 @@ impl Default for Dialect {
             columns: 0,
             fill: false,
             skip_blank: false,
+            ruled: false,
             nulls: Vec::new(),
             missing: Vec::new(),
             decimal: ".".into(),
             thousands: String::new(),
             numbers: Vec::new(),
+            units: Vec::new(),
             dates: Vec::new(),
             header: Vec::new(),
             lines: Vec::new(),
@@ -83,7 +91,7 @@ impl Default for Dialect {
     }
 }
 
-/// The order of day, month and year.
+/// The order of day, month and year, and how a date is written besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DateOrder {
@@ -95,6 +103,14 @@ pub enum DateOrder {
     Ymd,
     /// 2023-12-31 with a time of day and no offset from UTC: `10:30:00+00:00`, `10:30 UTC`.
     Utc,
+    /// The same with any offset, by which it becomes a time of UTC.
+    Offset,
+    /// 31/12/23: of this century up to 29, of the last one from 70 on, no date otherwise.
+    Dmy2,
+    /// 12/31/23.
+    Mdy2,
+    /// With the name of the month: 31-Dec-2023, 31DEC2023:10:30:00, Dec 31, 2023, 31/Dec/23.
+    Named,
 }
 
 impl Dialect {

@@ -124,6 +124,92 @@ _FREQUENT = {
 }
 
 
+# Letters beside ASCII of languages, and the charsets of the machines that write them. A word of
+# another one is none of these, whatever letters it gives: "Dvoøák" is no word of any language.
+_WEST = ("äöüÄÖÜßéèà", "àâæçéèêëîïôœùûüÀÂÆÇÉÊËÎÏÔŒÙÛÜ", "áéíóúñüÁÉÍÓÚÑÜ",
+         "ãáàâçéêíóôõúüÃÁÀÂÇÉÊÍÓÔÕÚ", "åäöæøÅÄÖÆØéüÉ", "àèéìòù")  # fmt: skip
+_LANGUAGES: dict[str, tuple[str, ...]] = {
+    "windows-1252": _WEST,
+    "windows-1250": ("ąćęłńóśźżĄĆĘŁŃÓŚŹŻ", "áčďéěíňóřšťúůýžäôľÁČĎÉĚÍŇÓŘŠŤÚŮÝŽĽ",
+                     "áéíóöőúüűÁÉÍÓÖŐÚÜŰ", "čćđšžČĆĐŠŽ", "äöüÄÖÜß"),
+    "windows-1254": ("çğıöşüâîûÇĞİÖŞÜ",),
+    "windows-1251": ("абвгдежзийклмнопрстуфхцчшщъыьэюяё"
+                     "АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯЁ", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя"
+                     "АБВГҐДЕЄЖЗИІЇЙКЛМНОПРСТУФХЦЧШЩЬЮЯ"),
+}  # fmt: skip
+_LANGUAGES["iso-8859-2"] = _LANGUAGES["windows-1250"]
+_LANGUAGES |= dict.fromkeys(("koi8-r", "iso-8859-5", "ibm866"), _LANGUAGES["windows-1251"])
+# What stands beside letters all the same, in front of words or behind them.
+_ALONE = regex(
+    "(?<![A-Za-z\u0400-\u04ff])[\u00ab\u201e\u201c\u2018\u2013\u2014\u2026\u2022\u00a7\u00a9\u00a0\u20ac\u00a3\u00b7]"
+    "|[\u00bb\u201c\u201d\u2019\u2013\u2014\u2026\u2122\u00ae\u00a0\u20ac\u00a3\u00bd](?![A-Za-z\u0400-\u04ff])"
+    "|(?<=[A-Za-z])\u2019(?=[A-Za-z])|\u00b0(?=[CFKcN]?(?:\\W|\\Z))|\u00b5(?=[a-zA-Z])"
+    "|(?<=[a-z])[\u00b2\u00b3](?![A-Za-z])|\u2116(?=\\W|\\d)"
+)
+_SURE_ALONE = frozenset("\u20ac\u00b0\u00a7\u00a9\u00ae\u00b5\u00b2\u00b3\u00bd\u00a0")
+# Letters in places where no language has them: those of Italian within a word, of Portuguese in
+# front of others, capitals behind small letters, and those of two scripts side by side.
+_CYRILLIC = "\u0400-\u04ff"
+_MISPLACED = regex(
+    "[\u00ec\u00f2\u00cc\u00d2](?=\\w)|\u00e3(?![oes\\W]|\\Z)|\u00f5(?!e)|[\u00c8\u00d9](?=[a-z])"
+    f"|[\u0430-\u044f\u0451](?=[\u0410-\u042f])|[A-Za-z](?=[{_CYRILLIC}])|[{_CYRILLIC}](?=[A-Za-z])"
+)
+_LEAST_SURE = 3  # words in which a charset of two bytes a letter shows itself
+_CLEARLY = 0.8  # of a letter's point more than the next reading has
+
+
+def sure_charset(data: bytes) -> str:
+    """Return the charset by which all words of a text are of a language, where only one is; or "".
+
+    What is not UTF-8 by one byte is damaged, or of several charsets: it reads as no language.
+    """
+    words = _WORD.findall(data)[:_WORDS]
+    if not words:
+        return ""
+    found: dict[tuple[str, ...], str] = {}
+    for name, languages in _LANGUAGES.items():
+        try:
+            texts = tuple(decode(word, name) for word in words)
+        except UnicodeDecodeError:
+            continue
+        # Words of the west stand beside each other, names of people above all.
+        ways = [languages] if name == "windows-1252" else [(one,) for one in languages]
+        if _shows(name, texts) and any(all(_is_word(t, way) for t in texts) for way in ways):
+            found.setdefault(texts, name)
+    if found:
+        return next(iter(found.values())) if len(found) == 1 else ""
+    scored = []
+    for name in (*_DOUBLE, *_SINGLE):
+        try:
+            texts = tuple(decode(word, name) for word in words)
+        except UnicodeDecodeError:
+            continue
+        looks = _looks_double if name in _DOUBLE else _looks_single
+        scored.append((sum(looks(text, name) for text in texts) / len(words), name))
+    scored.sort(reverse=True)
+    if len(words) < _LEAST_SURE or not scored or scored[0][1] not in _DOUBLE or scored[0][0] < 1:
+        return ""
+    return scored[0][1] if len(scored) < 2 or scored[0][0] - scored[1][0] > _CLEARLY else ""
+
+
+def _shows(charset: str, texts: tuple[str, ...]) -> bool:
+    """Tell whether words hold enough: of the west one letter, of others two in two words."""
+    held = {c for text in texts for c in text if not c.isascii()}
+    letters = {c for c in held if c.isalpha()}
+    if charset == "windows-1252":
+        return bool(letters) or held <= _SURE_ALONE
+    return len(letters) > 1 and len({*texts}) > 1
+
+
+def _is_word(text: str, languages: tuple[str, ...]) -> bool:
+    """Tell whether the letters of a word are those of one language, where it has them."""
+    left = _ALONE.sub("", text)
+    if _MISPLACED.search(left):
+        return False
+    letters = {c for c in left if not c.isascii()}
+    return any(letters <= set(one) for one in languages)
+
+
 def shown_readings(line: bytes, data: bytes) -> list[tuple[str, str]]:
     """Return charsets, the likeliest first, with a line as it reads in each.
 

@@ -144,6 +144,7 @@ class FoundDialect:
         behind: all delimiters have a blank behind them, which is part of the fields.
         blank_lines: between rows, in any file.
         short: the header has more fields than any row, so the last columns hold nothing.
+        ruled: a table as psql and MySQL draw it; its rulers are none of its lines.
         bare: there is no header, and what the lines are split by stands in times and sentences,
             too.
     """
@@ -172,6 +173,7 @@ class FoundDialect:
     short: bool = False
     bare: bool = False
     behind: bool = False
+    ruled: bool = False
 
 
 def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) -> FoundDialect:
@@ -190,6 +192,11 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
     sources = [
         (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
     ]
+    ruled = asked.marks == MarkOptions() and asked.lines == LineOptions() and not asked.fixed
+    ruled = ruled and bool(sources) and all(is_ruled(text) for _, text, _ in sources)
+    if ruled:
+        sources = [(uri, _without_rulers(text), whole) for uri, text, whole in sources]
+        asked = replace(asked, marks=MarkOptions("|", "", "", ""), lines=LineOptions(blanks="trim"))
     asked = _of_excel([text for _, text, _ in sources], asked)
     thousands = asked.marks.delimiter is None and _are_thousands([text for _, text, _ in sources])
     if thousands:
@@ -207,7 +214,8 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
         files=best.files, others=others, trim=best.trim,
-        blank_lines=max((f.blank for f in best.files), default=0),
+        blank_lines=0 if ruled else max((f.blank for f in best.files), default=0),
+        ruled=ruled,
         behind=best.width > 1 and best.marks.delimiter in STRONG and not best.trim and any(
             # The names of a header may have none.
             _are_set_off(
@@ -218,6 +226,44 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
     )  # fmt: skip
     found = _named(found, asked)
     return found if below is None else replace(found, why=BELOW_REPORT)
+
+
+# A ruler: of MySQL, psql, SAP, Markdown. And what stands below a table.
+_TABLE_RULER = regex(r"[ \t]*[-+|=:]*(?:-{3,}|={3,})[-+|=: ]*")
+_ROW_COUNT = regex(r"[ \t]*(?:\(\d+ rows?\)|\d+ rows? in set.*)[ \t]*")
+_DRAWN = 4096  # characters, among which the ruler below the names stands
+
+
+def is_ruled(text: str) -> bool:
+    """Tell whether a text is a table as it is drawn: names, a ruler, and rows of as many fields."""
+    lines = [line.rstrip() for line in text[:_DRAWN].split("\n")[:-1] if line.strip()]
+    rows = [line for line in lines if not _TABLE_RULER.fullmatch(line)]
+    rows = [line for line in rows if not _ROW_COUNT.fullmatch(line)]
+    ruled = next((n for n, line in enumerate(lines[1:3], 1) if _TABLE_RULER.fullmatch(line)), 0)
+    if len(rows) < _LEAST_ROWS or not ruled or "|" not in lines[ruled - 1] or '"' in rows[0]:
+        return False
+    counts = {line.count("|") for line in rows}
+    # A cell that goes on in the next line, as psql writes it, is none of one line.
+    return len(counts) == 1 and counts != {0} and not any(_GOES_ON.search(line) for line in rows)
+
+
+_GOES_ON = regex(r"\+ *(?:\||$)")
+
+
+def _without_rulers(text: str) -> str:
+    """Return a drawn table with blank lines in place of rulers, and without the marks at its sides.
+
+    Lines stay where they are.
+    """
+    lines = []
+    for line in text.split("\n"):
+        bare = line.rstrip()
+        if _TABLE_RULER.fullmatch(bare) or _ROW_COUNT.fullmatch(bare):
+            bare = ""
+        elif bare.startswith("|") and bare.endswith("|") and len(bare) > 1:
+            bare = bare[1:-1]
+        lines.append(bare)
+    return "\n".join(lines)
 
 
 BELOW_REPORT = "it stands directly above columns of numbers"
@@ -365,6 +411,8 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
     # Below names alone a few rows are a table.
     if table < (_LEAST_TABLE if any(above) else _LEAST_NAMED) or (mark == " " and table < 2):
         return None
+    if mark != " " and (names := _names_and_units(lines[:top], width)):
+        return _ReportEnd(first, names=names)
     if above and _are_names(lines[top - 1], width):
         return _ReportEnd(top - 1, ruler, header=True)
     between = next((n for n in range(first - 1, -1, -1) if plain[n].strip()), 0)
@@ -376,7 +424,9 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
         return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))
     if names := _names_apart(plain[between].rstrip("\r"), mark, width):
         return _ReportEnd(first, names=names)
-    return _ReportEnd(first) if between < first - 1 else None
+    # What stands directly above rows between strong delimiters, and not as they do, names none.
+    apart = mark != " " and len(lines[top - 1]) < width
+    return _ReportEnd(first) if between < first - 1 or apart else None
 
 
 def _split_lines(lines: Sequence[str], mark: str) -> list[list[str]]:
@@ -394,6 +444,22 @@ def _split_lines(lines: Sequence[str], mark: str) -> list[list[str]]:
 
 def _are_names(row: Sequence[str], width: int) -> bool:
     return len(row) == len(set(row)) == width and all(f.strip() and not kind_of(f) for f in row)
+
+
+def _names_and_units(lines: Sequence[Sequence[str]], width: int) -> tuple[str, ...]:
+    """Return the names above lines of units, all as wide as the rows below them; () for none."""
+    at = len(lines)
+    while at and len(lines) - at < _LINES_OF_NAMES and len(lines[at - 1]) == width and not any(
+        map(kind_of, lines[at - 1])
+    ):  # fmt: skip
+        at -= 1
+    # Lines that go on as wide above them say something of the table.
+    above = width < _LEAST_TITLED or (at and len(lines[at - 1]) == width)
+    named = at < len(lines) - 1 and not above and _are_names(lines[at], width)
+    return tuple(name.strip() for name in lines[at]) if named else ()
+
+
+_LINES_OF_NAMES = 3  # names, units, and how a logger has measured
 
 
 def _names_apart(line: str, mark: str, width: int) -> tuple[str, ...]:

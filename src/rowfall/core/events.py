@@ -75,6 +75,17 @@ class StageEnded:
     seconds: float
 
 
+class WarningText(str):
+    """A note about a source that is a warning: it may be read otherwise."""
+
+    __slots__ = ()
+
+
+def noted(text: str) -> Note:
+    """Return the event of what a source says of itself."""
+    return Note("warning" if isinstance(text, WarningText) else "info", text)
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """One line of talk for the user: a decision, a retry, a warning.

@@ -46,15 +46,20 @@ class Dialect:
         missing: index of a column, and words that mean NULL in it alone where they are not quoted.
         decimal, thousands: marks in numbers; "" for no mark between thousands.
         numbers: indexes of the columns whose numbers have those marks.
-        dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``; -1 for
-            whichever columns the sample will show.
+        units: index of a column, none of ``numbers``, and what stands beside the digits of its
+            numbers; "" where negative ones are in brackets or have their minus behind them.
+        dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``, or another form
+            that is rewritten: ``utc``, ``offset``, ``dmy2``, ``mdy2``, ``named``; -1 for whichever
+            columns the sample will show.
         trailing: each line ends with a delimiter, behind which there is no field.
         trim: blanks around fields are no part of them, in front of a quote neither.
         columns: fields of a row; ``trailing`` are those behind them only. 0 where not known.
         fill: rows that have fewer are filled up with NULL.
         skip_blank: blank lines are left out also where there is one column only.
-        header: names by which ``missing``, ``numbers`` and ``dates`` count, where there is a
-            header: a file with another order of columns is read by them.
+        header: names by which columns of the others count, where there is a header: a file with
+            another order of columns is read by them.
+        ruled: a table as it is drawn: lines of rulers are left out, and so is a count of rows, and
+            a delimiter may begin a line as well as end it.
         lines: of text that no delimiter divides, the form of its lines and words of it:
             ``("widths", "10", "5")``, ``("combined",)``, ``("logfmt", "level", "msg")``.
     """
@@ -70,6 +75,7 @@ class Dialect:
     decimal: str = "."
     thousands: str = ""
     numbers: tuple[int, ...] = ()
+    units: tuple[tuple[int, str], ...] = ()
     dates: tuple[tuple[int, str], ...] = ()
     trailing: bool = False
     header: tuple[str, ...] = ()
@@ -77,6 +83,7 @@ class Dialect:
     columns: int = 0
     fill: bool = False
     skip_blank: bool = False
+    ruled: bool = False
     lines: tuple[str, ...] = ()
     missing: tuple[tuple[int, tuple[str, ...]], ...] = ()
 

@@ -13,15 +13,23 @@ from rowfall.contracts.destination import ReceiverInputs
 from rowfall.contracts.receiver import Counted, CountError, StagedAttempt
 from rowfall.core import disk
 from rowfall.core.errors import TargetError
+from rowfall.core.patterns import regex
 from rowfall.ledger import Ledger
 from rowfall.publish.attach import PUBLISH_LANE
 from rowfall.publish.export_record import ExportRecord
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import BaseReceiver
 
+# What is about tables: a file is written anew, with whatever types.
+_OF_TABLES = regex(r"(Load (?:it|all files) (?:as JSON )?)(?:into a new table )?with "
+                   r"(?:--widen|--table NAME) (?=--)")  # fmt: skip
+
 
 class NothingReceiver(BaseReceiver):
     """Counts rows of which nothing is kept."""
+
+    def hint(self, text: str) -> str:
+        return _OF_TABLES.sub(r"\1with ", text)
 
     def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Return the rows of the INSERT; there is nothing to compare them with."""

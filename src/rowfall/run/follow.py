@@ -28,7 +28,7 @@ from rowfall.core.errors import (
     TargetError,
     UsageError,
 )
-from rowfall.core.events import Lagged, Note
+from rowfall.core.events import Lagged, Note, noted
 from rowfall.core.listing import Listing
 from rowfall.core.options import ERROR, IGNORE, LOAD, Options
 from rowfall.core.results import Failure, Report
@@ -318,7 +318,7 @@ class _Following:
         if self._feed.splits and not self._noted:  # a stream has said it when it was opened
             self._noted = True
             for note in source.notes:
-                session.emit(Note("info", note))
+                session.emit(noted(note))
         return found
 
     def _whole(self, batch: Batch, error: RowfallError) -> None:

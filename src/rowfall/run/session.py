@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from rowfall.contracts.destination import OpenRequest
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import NoSpaceError, UsageError
-from rowfall.core.events import Listener, Note
+from rowfall.core.events import Listener, noted
 from rowfall.core.listing import Listing
 from rowfall.core.machine import total_memory
 from rowfall.core.masked import Secret
@@ -210,7 +210,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         listing.projection = projection_of(options)
         encoding = None if watched else source.encoding(listing)
         for note in () if watched else source.notes:
-            emit(Note("info", note))
+            emit(noted(note))
         if reader is None:
             reader = open_reader(served=served)
         # 50 ms, in which the engine of this machine opens the folder.

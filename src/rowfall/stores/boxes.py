@@ -1,7 +1,8 @@
-"""Tells tables as clients of databases show them on a terminal, which no reader takes. Pure."""
+"""Tells what clients of databases show on a terminal and no reader takes. Pure."""
 
 from __future__ import annotations
 
+from rowfall.core.dialect import is_ruled
 from rowfall.core.patterns import regex
 
 _PSQL = (
@@ -38,6 +39,8 @@ def box_in(head: bytes) -> tuple[str, str] | None:
     text = head[:_LOOKED_AT].decode("utf-8", "replace").lstrip("\ufeff\r\n").replace("\r\n", "\n")
     if not text.startswith(_BEGINNINGS) and "\n-" not in text:
         return None  # making the patterns takes a millisecond of each load
+    if is_ruled(text):
+        return None  # its rows are read
     for pattern, what, hint in _BOXES:
         if pattern.match(text):
             return what, hint

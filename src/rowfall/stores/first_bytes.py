@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from rowfall.core import charsets, formats, log_forms
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.events import WarningText
 from rowfall.core.file_databases import NAMES, scheme_of_head
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
@@ -473,9 +474,35 @@ def _charset(
     ]
     # Where only some are, they fail alone and say why, as do rows that may be left out.
     if len(wrong) == len(texts) and not (options.max_errors or options.max_error_ratio):
+        if encoding.kind is Kind.TEXT and (charset := _sure_charset(wrong)):
+            dialect = replace(encoding.dialect or Dialect(), charset=charset)
+            return replace(encoding, dialect=dialect), (_told(wrong[0], charset),)
         name, text, at = wrong[0]
         raise not_utf8(name, text, at)
     return encoding, ()
+
+
+def _sure_charset(wrong: Sequence[tuple[str, bytes, int]]) -> str:
+    """Return the charset in which all texts hold words of a language, where only one is; or ""."""
+    if any(charsets.guess(text) != "windows-1252" for _, text, _ in wrong):
+        return ""
+    from rowfall.core.charset_guess import sure_charset  # only what is not UTF-8 needs it
+
+    # The last line may be cut within a character.
+    found = {sure_charset(text[: text.rfind(b"\n") + 1] or text) for _, text, _ in wrong}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _told(wrong: tuple[str, bytes, int], charset: str) -> WarningText:
+    """Return what is said of text in a charset that nothing names, with a line of it."""
+    name, text, at = wrong
+    begin = text.rfind(b"\n", 0, at) + 1
+    line = text[begin:].partition(b"\n")[0].rstrip(b"\r")[:_LINE]
+    shown = line.decode(charsets.codec(charset), "ignore")
+    return WarningText(
+        f'{name} is not UTF-8 and is read as {charset}: "{shown}"; --encoding NAME reads '
+        "it otherwise"
+    )
 
 
 def not_utf8(name: str, text: bytes, at: int) -> DataError:

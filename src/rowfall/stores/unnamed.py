@@ -11,7 +11,7 @@ import json
 from contextlib import suppress
 
 from rowfall.core import charsets
-from rowfall.core.dialect import PAIRS, STRONG, FoundDialect, TextSample, sniff
+from rowfall.core.dialect import PAIRS, STRONG, FoundDialect, TextSample, is_ruled, sniff
 from rowfall.core.errors import UsageError
 from rowfall.core.header_line import body_of
 from rowfall.core.patterns import regex
@@ -64,6 +64,8 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
             return "JSONEachRow"
         if plain.lstrip()[:2].rstrip() in ("{", "[", '{"', "[{"):
             return "JSONEachRow"  # over several lines
+    if is_ruled(plain.replace("\r\n", "\n")):
+        return "CSV"
     found = sniff([TextSample(name, text, whole)])
     strong = found.marks.delimiter in (*STRONG, *PAIRS)
     count = sum(len(file.rows) for file in found.files)
@@ -89,6 +91,8 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
     if not commented and (what := _is_document(plain.splitlines()[:200])):
         raise _no_table(name, what, hint)
     marks = (*STRONG, *PAIRS)
+    if found.row_names and found.sure:
+        return "CSV"
     if found.width > 1 and (found.even >= _LEAST_EVEN or found.short or _lacks_ends(found)):
         if _is_prose(found):
             raise _no_table(name, "its lines look like sentences", hint)

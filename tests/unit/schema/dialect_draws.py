@@ -273,6 +273,20 @@ def with_iso_days(rows: list[list[str]]) -> list[list[str]]:
     ]
 
 
+def with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Return rows whose columns of numbers with decimal commas hold points."""
+    number = re.compile(r"-?\d+(?:,\d+)?")
+    columns = [[v.strip() for v in column] for column in zip(*rows, strict=True)]
+    numbers = [
+        all(number.fullmatch(v) for v in own if v not in ("", "NA", "NULL", "N/A"))
+        for own in columns
+    ]
+    return [
+        [v.replace(",", ".") if own else v for v, own in zip(row, numbers, strict=True)]
+        for row in rows
+    ]
+
+
 def _comma(value: str) -> str:
     whole, point, rest = value.partition(".")
     return f"{whole},{rest}" if point and (whole.lstrip("-") + rest).isdigit() else value

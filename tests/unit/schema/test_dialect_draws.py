@@ -17,7 +17,7 @@ from rowfall.decoder import installed, rewriting
 from rowfall.decoder.documents import encode
 from rowfall.schema.text.text_format import UNSURE, asked_of, find_text_format
 from rowfall.sources import open_source
-from unit.schema.dialect_draws import Draw, as_meant, draw, with_iso_days
+from unit.schema.dialect_draws import Draw, as_meant, draw, with_iso_days, with_points
 
 RIGHT, SAID, REFUSED, WRONG = "right", "warned", "refused", "wrong"
 DRAWS = 2000 if ALL else 100
@@ -76,7 +76,8 @@ def _meanings(one: Draw) -> list[list[list[str]]]:
     if one.ragged:
         return [one.rows]
     told = [one.rows, as_meant(one.rows)]  # missing words
-    return [*told, *map(with_iso_days, told)]
+    told += map(with_iso_days, told[:])
+    return [*told, *map(with_points, told)]
 
 
 def _nobody(query: object, settings: object) -> list[list[object]]:

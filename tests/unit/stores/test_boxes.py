@@ -20,12 +20,12 @@ MYSQL = """+----+------+
 2 rows in set (0.00 sec)
 """
 BOXES = {
-    "mysql": (MYSQL, "mysql --batch"),
-    "mysql of Windows": (MYSQL.replace("\n", "\r\n"), "mysql --batch"),
-    "behind a blank line": (f"\n{MYSQL}", "mysql --batch"),
+    "mysql with a text of two lines": (MYSQL.replace("Oslo |", "Os|lo |"), "mysql --batch"),
     "mysql with \\G": ("*************************** 1. row ***************************\n"
                        "  id: 1\nname: Oslo\n", "mysql --batch"),
-    "psql": (" id | name \n----+------\n  1 | Oslo\n  2 | \n(2 rows)\n\n", "psql --csv"),
+    "psql with a text of two lines": (
+        " id | name \n----+------\n  1 | Os  +\n    | lo\n(1 row)\n\n", "psql --csv",
+    ),
     "psql of one column": (" id \n----\n  1\n  2\n(2 rows)\n\n", "psql --csv"),
     "psql with \\x": ("-[ RECORD 1 ]\nid   | 1\nname | Oslo\n", "psql --csv"),
     "ClickHouse": ("┌─id─┬─name─┐\n│  1 │ Oslo │\n└────┴──────┘\n", "--format CSVWithNames"),
@@ -52,7 +52,9 @@ def test_boxes(name: str) -> None:
     "text",
     ["id|name\n1|Oslo\n", "a\n---\n1\n", "+1,2\n-3,4\n", "id | name\n1 | Oslo\n--- | ---\n",
      "| id | name |\n|----|------|\n| 1 | Oslo |\n", "name\n----\nAnn (2 rows)\n",
-     "x-[ RECORD 1 ]\n", "-----BEGIN\n", "", "a|b\n-|-\n"],
+     MYSQL, MYSQL.replace("\n", "\r\n"), f"\n{MYSQL}",
+     " id | name \n----+------\n  1 | Oslo\n  2 | \n(2 rows)\n\n", "x-[ RECORD 1 ]\n",
+     "-----BEGIN\n", "", "a|b\n-|-\n"],
 )  # fmt: skip
 def test_what_is_no_box(text: str) -> None:
     assert box_in(text.encode()) is None

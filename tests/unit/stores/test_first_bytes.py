@@ -93,9 +93,9 @@ def test_a_table_may_begin_like_a_page_where_its_format_is_named() -> None:
 
 def test_text_that_is_not_utf_8_is_refused_with_its_place() -> None:
     with pytest.raises(DataError) as caught:
-        _examine({"a.csv": b"id,name\n1,M\xfcller\n"})
+        _examine({"a.csv": b"id,name\n1,M\x9fller\n"})
     error = caught.value
-    assert str(error) == 'a.csv line 2 is not UTF-8: byte 0xFC in "1,M\\xfcller"'
+    assert str(error) == 'a.csv line 2 is not UTF-8: byte 0x9F in "1,M\\x9fller"'
     assert error.line == 2
     assert "--encoding" in (error.hint or "")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.core.value_kinds import NULL_WORDS, value_class
 from rowfall.schema.text import odd_dates, odd_numbers
+from rowfall.schema.text.shown_values import ShownValues
 
 _PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 
@@ -51,8 +52,8 @@ def find_columns(
         (i, order) for i, values in enumerate(columns)
         if order and _most(values, partial(_is_date, order=order))
     )  # fmt: skip
-    # Names that the user has given are not those of the files.
-    header = tuple(names) if encoding.has_header and not encoding.renamed else ()
+    # Names that were given, or made of those of the header, are not those of the files.
+    header = tuple(names) if encoding.has_header and not encoding.header else ()
     return replace(encoding, dialect=replace(dialect, numbers=numbers, dates=dates, header=header))
 
 
@@ -85,20 +86,23 @@ def suggest(
     nulls = (*dialect.nulls, *held)
     columns = _columns(rows, len(names), nulls)
     marks, numbers = _marks_of(columns, dialect)
-    orders, dates = _orders_of(columns) if not dialect.dates else ([], set())
+    ordered = any(form in ORDERS for _, form in dialect.dates)
+    orders, dates = ([], set()) if ordered else _orders_of(columns)
     fits: dict[int, Callable[[str], bool]] = {}
     fits |= {i: _reads_dates(columns[i], orders[0]) for i in dates}
     fits |= {i: _reads_numbers(_with(dialect, marks[0])) for i in numbers}
+    if (dialect.decimal, dialect.thousands) != (".", ""):
+        marks = []  # they are read so already
     fits |= {i: _reads_plain(columns[i]) for i in words if i not in fits}
     odd = {}
     for i, fit in fits.items():
         (values,) = _columns([(row[i],) for row in every], 1, nulls)
         odd[i] = next((value for value in values if not fit(value)), None)
     found = {i for i, value in odd.items() if value is None}
-    flags = []
+    flags: list[str] = []
     if numbers & found:
         # 1,234 may be either: commas in front of decimals, or of three digits.
-        flags.append(" or ".join(dict.fromkeys(_flags(*own) for own in marks)))
+        flags += filter(None, [" or ".join(dict.fromkeys(_flags(*own) for own in marks))])
     if dates & found:
         flags.append(" or ".join(f"--dates {order}" for order in orders))
     if needed := sorted(held & {word for i in found for word in words.get(i, ())}):
@@ -106,7 +110,7 @@ def suggest(
         # A word that begins with a dash would be taken for an option.
         flags.append(f"--null{'=' if listed.startswith('-') else ' '}{shlex.quote(listed)}")
     said = []
-    if found:
+    if found and flags:
         options = " ".join(flags)
         text = f"text as it is written: {_some([names[i] for i in sorted(found)])}"
         said.append(Suggestion(
@@ -163,11 +167,31 @@ def suggest(
         for i, count in lists.items()
     ]
     left = [f'{names[i]} for "{value}"' for i, value in sorted(odd.items()) if value is not None]
+    if (word := _word_for_none(odd.values())) and not dialect.nulls:
+        some = [names[i] for i, value in sorted(odd.items()) if value == word]
+        flags_ = f"--null{'=' if word.startswith('-') else ' '}{shlex.quote(word)}"
+        said.append(Suggestion(
+            f"text as it is written: {_some(some)}; {flags_} makes numbers and dates of it", flags_,
+        ))  # fmt: skip
+        left = [one for one in left if not one.endswith(f'for "{word}"')]
     if left:
         said.append(Suggestion(
             f"text as it is written: {_some(left)}; all others are numbers or dates"
         ))  # fmt: skip
     return said
+
+
+def _word_for_none(values: Iterable[str | None]) -> str:
+    """Return the word that stands for no value, as loggers write it; "" where none is likely.
+
+    Marks alone, or a letter or two that stand in several columns of numbers.
+    """
+    held = Counter(value for value in values if value)
+    for word, columns in held.most_common(1):
+        marks = not any(map(str.isalnum, word)) and "," not in word
+        if marks or (columns > 1 and len(word) <= len("MM") and word.isalpha()):
+            return word
+    return ""
 
 
 def _of_short_years(
@@ -311,10 +335,6 @@ _WITH_MONTH = regex(
     rf"(?:[ T]({_OF_DAY})(?: ?[ap]m)?(?: {_ZONE})?)?",
     re.I,
 )
-_AT_UTC = regex(
-    r"(\d{4})-(\d\d)-(\d\d)[ T]((?:[01]\d|2[0-3]):[0-5]\d)(:[0-5]\d(?:\.\d{1,6})?)?"
-    r" ?(?:Z|UTC|[-+]00:00|[-+]0000|\+00)"
-)
 _MONTH_FIRST = regex(rf"{_MONTH} (\d{{1,2}}),? (\d{{4}})(?: ({_OF_DAY})(?: ?[ap]m)?)?", re.I)
 
 
@@ -377,8 +397,12 @@ def _marks_of(
     columns: Sequence[Counter[str]], dialect: Dialect
 ) -> tuple[list[tuple[str, str]], set[int]]:
     """Return marks by which most columns of text are numbers, and these columns."""
-    if (dialect.decimal, dialect.thousands) != (".", ""):
-        return [], set()
+    if (own := (dialect.decimal, dialect.thousands)) != (".", ""):
+        return [own], {
+            i for i, values in enumerate(columns)
+            if _are_numbers(values, dialect) and not _are_numbers(values, Dialect())
+            and any(mark and mark in value for mark in own for value in values)
+        }  # fmt: skip
     text = {i for i, values in enumerate(columns) if not _are_numbers(values, dialect)}
     fits = {
         (decimal, thousands): {
@@ -434,6 +458,9 @@ def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     columns = _columns(rows, len(names), ())
     orders, dates = _orders_of(columns)
+    held = {value for i in dates for value in columns[i]}
+    if len(orders) > 1 and held and all(map(_POINTED.fullmatch, held)) and "dmy" in orders:
+        orders = ["dmy"]  # between points the day comes first, wherever they are written
     if len(orders) > 1:
         steady = [
             order for order in orders
@@ -448,6 +475,9 @@ def shown_order(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             return ""
     rest = [own for i, own in enumerate(columns) if i not in dates]
     return "" if _orders_of(rest)[1] else orders[0]
+
+
+_POINTED = regex(r"\d\d\.\d\d\.\d{4}(?:[ T].*)?")
 
 
 def _goes_on(values: Sequence[str], order: str) -> bool:
@@ -476,87 +506,17 @@ def _goes_on(values: Sequence[str], order: str) -> bool:
 _STEP = timedelta(hours=1)
 
 
-def at_utc(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the columns of times whose offset from UTC is zero, each of them as it is written.
-
-    Nothing is lost of such times where they are read as those of UTC. Not those that end in Z, all
-    of them: these are read as they are. No reader takes them without a T.
-
-    Args:
-        rows: of the sample, without a header, all as wide as ``names``.
-    """
-    found = []
-    for i, values in enumerate(_columns(rows, len(names), ())):
-        if values and all(map(_is_at_utc, values)) and value_class([*values]) != "time":
-            found.append(i)
-    return tuple(found)
-
-
-def _is_at_utc(value: str) -> bool:
-    found = _AT_UTC.fullmatch(value)
-    try:
-        return found is not None and bool(date(int(found[1]), int(found[2]), int(found[3])))
-    except ValueError:
-        return False
-
-
-def grouped(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the columns of numbers that have commas between thousands beyond doubt.
-
-    1,234 may be a decimal, and 101,204,305 a list. Some number has to show two commas, or one in
-    front of a point: the columns beside it, of numbers that a group of three follows each comma of,
-    are written alike. () where another number has a comma before other than three digits.
-
-    Args:
-        rows: of the sample, without a header, all as wide as ``names``.
-    """
-    found, shown = [], False
-    for i, values in enumerate(_columns(rows, len(names), ())):
-        held = [value for value in values if "," in value]
-        if not held:
-            continue
-        groups = [_GROUPED.fullmatch(value) for value in values]
-        if not all(groups):
-            if any(map(_DECIMAL_COMMA.fullmatch, held)):
-                return ()
-            continue
-        if not any(len(value.lstrip("-").partition(",")[0]) < len("100") for value in held):
-            continue  # codes of three digits
-        found.append(i)
-        shown = shown or any(value.count(",") > 1 or "." in value for value in held)
-    return tuple(found) if shown else ()
-
-
-# A number of four digits or more without a comma is written by another rule.
-_GROUPED = regex(r"-?(?:0|[1-9]\d{0,2}(?:,\d{3})*)(?:\.\d+)?")
-_DECIMAL_COMMA = regex(r"-?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{1,3}(?:\.\d{3})+,\d+)")
-
-
-def plain_values(
-    rows: Sequence[tuple[str, ...]], groups: Sequence[int], utc: Sequence[int]
-) -> list[tuple[str, ...]]:
-    """Return rows with the numbers and times of :func:`grouped` and :func:`at_utc` rewritten."""
-    made = []
-    for row in rows:
-        values = [*row]
-        for i in groups:
-            values[i] = row[i].replace(",", "")
-        for i in utc:
-            found = _AT_UTC.fullmatch(row[i].strip())
-            values[i] = f"{found[0][:10]}T{found[4]}{found[5] or ':00'}Z" if found else row[i]
-        made.append(tuple(values))
-    return made
-
-
-def with_plain(
-    encoding: Encoding, names: Sequence[str], groups: Sequence[int], utc: Sequence[int]
-) -> Encoding:
-    """Return the encoding by which such numbers and times are rewritten."""
+def with_shown(encoding: Encoding, names: Sequence[str], shown: ShownValues) -> Encoding:
+    """Return the encoding by which the columns of :func:`find_shown` are rewritten."""
     dialect = encoding.dialect or Dialect()
-    if groups:
-        dialect = replace(dialect, thousands=",", numbers=tuple(groups))
-    dates = (*dialect.dates, *((i, "utc") for i in utc))
-    header = tuple(names) if encoding.has_header and not encoding.renamed else ()
+    if shown.numbers or shown.units:
+        dialect = replace(
+            dialect, decimal=shown.decimal, thousands=shown.thousands, numbers=shown.numbers,
+            units=shown.units,
+        )  # fmt: skip
+    held = {i for i, _ in shown.dates}
+    dates = (*(own for own in dialect.dates if own[0] not in held), *shown.dates)
+    header = tuple(names) if encoding.has_header and not encoding.header else ()
     return replace(encoding, dialect=replace(dialect, dates=dates, header=header))
 
 
@@ -647,7 +607,9 @@ def _most(values: Counter[str], fits: Callable[[str], object]) -> bool:
 def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
     """Return the encoding without columns that are read as text, which stays as it is written."""
     dialect = encoding.dialect
-    if dialect is None or not (dialect.numbers or dialect.dates or dialect.missing):
+    if dialect is None or not (
+        dialect.numbers or dialect.units or dialect.dates or dialect.missing
+    ):
         return encoding
     order = dialect.header or [column.source for column in columns]
     texts = {
@@ -655,6 +617,7 @@ def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
         if any(c.source == name and parse_type(c.type).text for c in columns)
     }  # fmt: skip
     numbers = tuple(i for i in dialect.numbers if i not in texts)
+    units = tuple((i, unit) for i, unit in dialect.units if i not in texts)
     dates = tuple((i, order) for i, order in dialect.dates if i not in texts)
     # What a column without NULL makes of an empty field is not what such a word means.
     takers = {
@@ -662,7 +625,7 @@ def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
         if any(c.source == name and _takes_missing(parse_type(c.type)) for c in columns)
     }  # fmt: skip
     missing = tuple((i, words) for i, words in dialect.missing if i in takers)
-    dialect = replace(dialect, numbers=numbers, dates=dates, missing=missing)
+    dialect = replace(dialect, numbers=numbers, units=units, dates=dates, missing=missing)
     return replace(encoding, dialect=dialect)
 
 
@@ -691,26 +654,52 @@ def describe_dates(encoding: Encoding, columns: Sequence[Column]) -> str:
     if dialect is None or not dialect.dates or any(column < 0 for column, _ in dialect.dates):
         return ""
     names = dialect.header or [column.source for column in columns]
-    spelled = {"d": "day", "m": "month", "y": "year"}
     told = []
-    for order in dict.fromkeys(order for _, order in dialect.dates):
-        some = [names[i] for i, own in dialect.dates if own == order]
-        what = "times at UTC, as each says, and are read so"
-        if order != "utc":
-            what = f"dates written as {', '.join(spelled[part] for part in order)}"
-        elif len(some) == 1:
-            what = "times at UTC, as each says, and is read so"
+    for form in dict.fromkeys(form for _, form in dialect.dates):
+        some = [names[i] for i, own in dialect.dates if own == form]
+        what = _FORMS[form]
+        if form in ("utc", "offset"):
+            what += ", and is read so" if len(some) == 1 else ", and are read so"
         told.append(_held(some, what))
     return ". ".join(told)
 
 
+_FORMS = {
+    "dmy": "dates written as day, month, year",
+    "mdy": "dates written as month, day, year",
+    "ymd": "dates written as year, month, day",
+    "utc": "times at UTC, as each says",
+    "offset": "times with their offset from UTC, which become times at UTC",
+    "dmy2": "dates written as day, month, year, of which 70 to 99 are before 2000",
+    "mdy2": "dates written as month, day, year, of which 70 to 99 are before 2000",
+    "named": "dates with the names of months",
+}
+
+
 def describe_numbers(encoding: Encoding, columns: Sequence[Column]) -> str:
-    """Return a sentence about numbers with commas between thousands; "" for none."""
+    """Return a sentence about numbers that are rewritten; "" for none."""
     dialect = encoding.dialect
-    if dialect is None or not dialect.numbers or (dialect.decimal, dialect.thousands) != (".", ","):
+    if dialect is None or not (dialect.numbers or dialect.units):
         return ""
     names = dialect.header or [column.source for column in columns]
-    return _held([names[i] for i in dialect.numbers], "numbers with commas between thousands")
+    marks = []
+    if dialect.decimal == ",":
+        marks.append("decimal commas")
+    if dialect.thousands:
+        mark = {",": "commas", ".": "points", "'": "apostrophes"}.get(dialect.thousands, "blanks")
+        mark = "apostrophes" if dialect.thousands == "\u2019" else mark
+        marks.append(f"{mark} between thousands")
+    told = []
+    if dialect.numbers:
+        some = [names[i] for i in dialect.numbers]
+        told.append(_held(some, f"numbers with {' and '.join(marks)}"))
+    for unit in dict.fromkeys(unit for _, unit in dialect.units):
+        some = [names[i] for i, own in dialect.units if own == unit]
+        what = f"numbers with {unit}, which is left out" if unit else (
+            "numbers of which negative ones are in brackets or have a minus behind them"
+        )  # fmt: skip
+        told.append(_held(some, what))
+    return ". ".join(told)
 
 
 def _held(some: Sequence[str], what: str) -> str:

@@ -15,7 +15,9 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 
-_SYMBOLS = "[$€£¥₹₽₩₺]|US\\$|R\\$|zł|kr|USD|EUR|GBP|CHF|JPY|CNY"
+_CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "CNY", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "RON",
+          "RUB", "TRY", "BRL", "MXN", "CAD", "AUD", "NZD", "INR", "ZAR")  # fmt: skip
+_SYMBOLS = "[$€£¥₹₽₩₺]|US\\$|R\\$|zł|kr|Kč|" + "|".join(_CODES)
 _BLANKS = " \u00a0\u202f"
 _VALUE = regex(
     rf"(?P<open>\()?(?P<minus>-)?(?P<before>(?:{_SYMBOLS})[{_BLANKS}]?)?(?P<inner>-)?"
@@ -52,7 +54,7 @@ def may_be(value: str) -> bool:
     return digits and not _WORD.match(value) and _VALUE.fullmatch(value) is not None
 
 
-_UNITS = (*"$€£¥₹₽₩₺%", "zł", "kr", "USD", "EUR", "GBP", "CHF", "JPY", "CNY")
+_UNITS = (*"$€£¥₹₽₩₺%", "zł", "kr", "Kč", *_CODES)
 
 
 def have_signs(values: Sequence[str]) -> bool:
@@ -84,11 +86,27 @@ def of_several_units(values: Counter[str]) -> tuple[str, str] | None:
     return (*by_unit.values(),)[:2] if len(by_unit) > 1 else None  # type: ignore[return-value]
 
 
-def odd_numbers(values: Counter[str]) -> OddNumbers | None:
-    """Return how the values of a column are written, all with one sign beside them, or in brackets.
+@dataclass(frozen=True, slots=True)
+class NumberParts:
+    """Numbers of a column, taken apart.
 
-    None where some are no such numbers, all are plain, or hold amounts of several currencies.
+    Attributes:
+        found: a match of each.
+        digits: with their marks, without signs.
+        unit: beside the digits of all; "" for none.
+        bookkept: some are negative by brackets, or by a minus behind them.
+        negative: some are.
     """
+
+    found: Sequence[re.Match[str]]
+    digits: tuple[str, ...]
+    unit: str
+    bookkept: bool
+    negative: bool
+
+
+def parts_of(values: Counter[str]) -> NumberParts | None:
+    """Return the numbers of a column; None where some are none, or have different units."""
     parts = []
     for value in values:
         found = _VALUE.fullmatch(value)
@@ -101,14 +119,28 @@ def odd_numbers(values: Counter[str]) -> OddNumbers | None:
         return None
     if any(own["before"] and own["after"] for own in parts):
         return None
-    numbers = [own["number"] for own in parts]
-    if units == {""}:
-        # (1) and 5- alone may be anything but amounts.
-        odd = {"(", "5-"}.intersection(signs)
-        if not odd or not (odd != {*signs} or any(re.search(r"[.,]\d\d\Z", n) for n in numbers)):
-            return None
-    if any(map(_is_code, numbers)):
+    digits = tuple(own["number"] for own in parts)
+    if any(map(_is_code, digits)):
         return None
+    unit = units.pop()
+    odd = {"(", "5-"}.intersection(signs)
+    # (1) and 5- alone may be anything but amounts.
+    cents = any(re.search(r"[.,]\d\d\Z", n) for n in digits)
+    if not unit and odd and odd == {*signs} and not cents:
+        return None
+    return NumberParts(parts, digits, unit, bool(odd), any(signs))
+
+
+def odd_numbers(values: Counter[str]) -> OddNumbers | None:
+    """Return how the values of a column are written, all with one sign beside them, or in brackets.
+
+    None where some are no such numbers, all are plain, or hold amounts of several currencies.
+    """
+    own_parts = parts_of(values)
+    if own_parts is None or not (own_parts.unit or own_parts.bookkept):
+        return None
+    parts, numbers = own_parts.found, own_parts.digits
+    signs = [_sign(own) for own in parts]
     read: dict[tuple[str, ...], tuple[str, str]] = {}
     for marks in _MARKS:
         pattern = re.compile(_digits(*marks))

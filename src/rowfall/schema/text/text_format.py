@@ -36,7 +36,7 @@ from rowfall.core.errors import (
     UsageError,
     without_letters,
 )
-from rowfall.core.header_line import brief, has_header, unique_names
+from rowfall.core.header_line import body_of, brief, has_header, unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
@@ -50,6 +50,7 @@ from rowfall.schema.text.last_rows import find_last_rows
 from rowfall.schema.text.log_lines import TextFormat
 from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART, lines_relation
+from rowfall.schema.text.shown_values import ShownValues, find_shown, plain_rows
 from rowfall.sources.base import ReadOnce, SampledInFile, Source
 from rowfall.stores.first_bytes import UNPACKED_HERE, beginning, unpack
 
@@ -57,6 +58,9 @@ RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]
 
 UNSURE = "unsure"
 """Subject of notes about what may as well be otherwise."""
+
+ROW_NAME = "row_name"
+"""The column of the names of rows, which have no name in headers that R has written."""
 
 OTHERWISE = "otherwise"
 """Subject of notes that hold options by which a load reads the text in the other way."""
@@ -177,6 +181,14 @@ def find_text_format(
     if commented:
         asked = replace(asked, header=False, columns=commented)
         found = sniff(samples, asked)
+    found_lines = found.skip_lines + 1
+    below = second_names(found, samples, asked)
+    if below is not None:
+        asked, found = below, sniff(samples, below)
+    row_names = found.row_names and not asked.columns
+    if row_names:
+        asked = replace(asked, columns=unique_names((ROW_NAME, *found.given)))
+        found = sniff(samples, asked)
     if not found.files:
         for split, what in source.changed(splits):
             raise SourceError(
@@ -212,13 +224,6 @@ def find_text_format(
             f"{columns_of(found)}",
             hint="Name all of them, in their order.",
         )
-    if found.row_names and not asked.columns:
-        raise UsageError(
-            f"{found.files[0].uri} names {found.width - 1} columns, its rows have {found.width} "
-            "fields",
-            hint="R writes the names of rows so, without a name of their own: --columns "
-            f"{shlex.quote(','.join(('row_name', *found.given)))}.",
-        )
     _check_alike(found)
     _check_long_header(found, asked, samples)
     raw = encoding.is_tsv and asked.marks.escape == ""
@@ -226,14 +231,16 @@ def find_text_format(
     whole = all(sample.whole for sample in samples)
     # A server that reads a large file itself is faster than what is rewritten here.
     here = (whole or not source.remote) and not asked.lines.as_they_are
-    missing = _missing(found, encoding, source) if here else ()
-    body = _without_words(_rows_in_order(found), dict(missing))
+    body = _rows_in_order(found)
+    shown = _shown(found, encoding, source, body) if here else ShownValues()
+    body = plain_rows(body, shown)
+    missing = _missing(found, encoding, source, body, rewritten=bool(shown)) if here else ()
+    body = _without_words(body, dict(missing))
     order = _date_order(found, encoding, source, body) if here else ""
-    groups, utc = _plain_columns(found, encoding, source, body) if here else ((), ())
-    body = marked_values.plain_values(body, groups, utc)
     odd = unplain(found) or _wanted(asked)
     odd = odd or ("has words for NULL" if missing else None)
-    odd = odd or ("has dates" if order or utc else "has commas in numbers" if groups else None)
+    odd = odd or ("has dates" if order or shown.dates else None)
+    odd = odd or ("has marks in numbers" if shown else None)
     notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
     if counted:
         notes.append(("names", f"the first line counts {counted}, and is left out"))
@@ -243,9 +250,18 @@ def find_text_format(
         notes.append(("short rows", why))
     if commented:
         notes.append(("names", "one of the comment lines names the columns"))
+    if below is not None:
+        lines = (below.lines.skip_lines or 0) - found_lines
+        which = f"line {found_lines + 1} holds"
+        which = which if lines == 1 else f"the {lines} lines below the names hold"
+        why = f"{which} no values as those below: units or more names, left out"
+        notes.append(("names", f"{why}; --header yes keeps what stands below the first line"))
+    if row_names:
+        why = f"the header has no name for the first column, called {ROW_NAME} here"
+        notes.append(("names", f"{why}: R writes the names of rows so"))
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-        or missing or order or groups or utc or found.skip_lines or found.marks.comment
+        or missing or order or shown or found.skip_lines or found.marks.comment
     ):  # fmt: skip
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
@@ -265,7 +281,7 @@ def find_text_format(
             found, encoding, encoding.dialect, asked, seen=_all_seen(samples, asked)
         )
     if missing and encoding.dialect is not None:
-        header = found.names if encoding.has_header and not encoding.renamed else ()
+        header = found.names if encoding.has_header and not encoding.header else ()
         dialect = replace(encoding.dialect, missing=missing, header=header)
         encoding = replace(encoding, dialect=dialect)
     if order and encoding.dialect is not None:
@@ -283,8 +299,8 @@ def find_text_format(
     if order and marked.dialect is not None:
         dates = tuple(own for own in marked.dialect.dates if own[0] >= 0)  # by no option
         marked = replace(marked, dialect=replace(marked.dialect, dates=dates))
-    if groups or utc:
-        marked = marked_values.with_plain(marked, found.names, groups, utc)
+    if shown:
+        marked = marked_values.with_shown(marked, found.names, shown)
     if marked != encoding:
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
@@ -385,19 +401,42 @@ def _names_in_comment(
     """Return the names that one comment line of each file holds; () where none does."""
     if asked.header is not None or asked.columns or asked.marks.comment is not None:
         return ()
-    if found.header or found.marks.comment != "#" or found.width < _LEAST_LINES or found.trim:
+    if found.header or found.marks.comment != "#" or found.width < _LEAST_LINES:
         return ()
-    mark = found.marks.delimiter
     heads = set()
     for sample in samples:
         text = charsets.decode(sample.data, found.charset)
         lines = [line for line in text.splitlines() if line.startswith("#")]
-        rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
-        if len(rows) != 1:
-            return ()
-        heads.add(commented_names(rows[0]))
+        heads.add(_fields_named(lines, found) or _names_among(lines, found))
     return heads.pop() if len(heads) == 1 else ()
 
+
+def _names_among(lines: Sequence[str], found: FoundDialect) -> tuple[str, ...]:
+    """Return the names in the only comment line with as many fields as the rows; () for none."""
+    if found.marks.delimiter != " " and not found.trim:
+        mark = found.marks.delimiter
+        rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
+        return commented_names(rows[0]) if len(rows) == 1 else ()
+    # Sentences have as many words by chance, but one blank between them.
+    apart = [line[1:].split() for line in lines[-2:] if "  " in line.strip()]
+    rows = [row for row in apart if len(row) == found.width]
+    return commented_names(rows[0]) if rows and found.marks.delimiter == " " else ()
+
+
+def _fields_named(lines: Sequence[str], found: FoundDialect) -> tuple[str, ...]:
+    """Return the names behind ``#Fields:``, as servers and BLAST write them; () for none."""
+    said = {named[1].strip() for named in map(_FIELDS_OF_LOG.match, lines) if named}
+    if len(said) != 1:
+        return ()
+    listed = said.pop()
+    for mark in dict.fromkeys((found.marks.delimiter, "\t", ", ", " ")):
+        row = listed.split(mark)
+        if len(row) == found.width:
+            return commented_names(row)
+    return ()
+
+
+_FIELDS_OF_LOG = regex(r"# ?Fields:\s*(.+)")
 
 # Records of ASCII's own delimiters, without line ends but one perhaps behind all of them.
 _ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
@@ -617,7 +656,8 @@ def _notes(
             yield "names", "the line above the rows names the columns"
         else:
             yield "names", f"the last of the {above} above the rows names the columns"
-    yield from _longer_rows(found, asked, samples)
+    longer = [*_longer_rows(found, asked, samples)]
+    yield from longer or _uneven_rows(found, asked)
     yield from _lines_about(found, asked, samples)
     if found.blank_lines and asked.lines.blank_lines is None:
         lines = f"{found.blank_lines} blank line" + "s" * (found.blank_lines > 1)
@@ -629,7 +669,14 @@ def _notes(
                 f"{lines} between the rows, each a NULL; --blank-lines skip leaves them out",
             )
             yield OTHERWISE, "--blank-lines skip"
-    if found.trim and asked.lines.blanks is None:
+    if found.titles and not found.header and asked.lines.skip_lines is None and (
+        found.why != BELOW_REPORT
+    ):  # fmt: skip
+        left = "line" if found.skip_lines == 1 else f"{found.skip_lines} lines"
+        yield UNSURE, f"the {left} above the rows, of fewer fields, left out"
+    if found.ruled:
+        yield "names", "lines of rulers, and a count of rows below them, are left out"
+    elif found.trim and asked.lines.blanks is None:
         yield "blanks", "blanks around fields are left out, as delimiters or quotes have some"
     if found.behind and asked.lines.blanks is None and _holds_text(found):
         yield UNSURE, "texts begin with the blank behind a delimiter; --blanks trim leaves it out"
@@ -676,6 +723,61 @@ def _odd_rows(found: FoundDialect, asked: DialectOptions) -> int:
     return sum(len(file.rows[0]) != found.width for file in found.files)
 
 
+def second_names(
+    found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions
+) -> DialectOptions | None:
+    """Return ``asked`` without the lines below the header that are no rows, beyond doubt.
+
+    They hold units, questions or more names: texts that differ, in most columns of numbers and
+    times, of which they hold none. None where there are no such lines.
+    """
+    if asked.header is not None or asked.columns or asked.lines.skip_lines is not None:
+        return None
+    if len(samples) != 1 or not found.files or found.row_names or found.why == BELOW_REPORT:
+        return None
+    first, *body = found.files[0].rows[:512]
+    rows = [row for row in body if len(row) == found.width]
+    # Of two columns, the line may say something of the table: "made by,hand".
+    if found.ends or len(first) != found.width or found.width < _LEAST_ABOVE:
+        return None
+    mark = found.marks.delimiter
+    for count in range(1, min(_MOST_NAMES, len(rows) - _LEAST_VALUES) + 1):
+        kinds = [kind(column, mark) for column in zip(*rows[count:], strict=True)]
+        typed = [n for n, own in enumerate(kinds) if own not in ("", "?")]
+        above = [[row[n].strip() for n in typed] for row in (first, *rows[:count])]
+        texts = [value for value in above[1] if value and value not in NULL_WORDS]
+        sure = len({*texts}) > 1 and len(texts) * 2 > len(typed) and all(above[0])
+        # Or names stand in the second line where the first has none.
+        gaps = [n for n, name in enumerate(first) if not name.strip()]
+        sure = sure or (
+            count == 1 and bool(gaps) and bool(typed) and all(rows[0][n].strip() for n in gaps)
+            and not any(above[1]) and all(above[0])
+            and all(any(row[n].strip() for n in typed) for row in rows[1:])
+        )  # fmt: skip
+        if sure and not any(kind_of(value, mark) for row in above for value in row):
+            return _below_names(found, samples, asked, rows[count])
+    return None
+
+
+_MOST_NAMES = 3  # lines below the first one: names, units, and how loggers have measured
+
+
+def _below_names(
+    found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions, row: Sequence[str]
+) -> DialectOptions | None:
+    """Return ``asked`` for a table whose first row is ``row``, with the names that were found."""
+    above, names = found.files[0].skipped, unique_names(found.files[0].rows[0])
+    for lines in range(above + 2, above + 2 + _MOST_LINES_OF_NAMES):
+        below = replace(_skipping(asked, lines), header=False, columns=names)
+        read = sniff(samples, below)
+        if read.files and read.files[0].rows[0] == tuple(row):
+            return below if read.width == found.width and read.marks == found.marks else None
+    return None
+
+
+_MOST_LINES_OF_NAMES = 40  # questions of surveys have line ends
+
+
 def _units(
     found: FoundDialect, asked: DialectOptions, samples: Sequence[TextSample], odd: int
 ) -> Iterator[tuple[str, str]]:
@@ -719,6 +821,18 @@ def _longer_rows(
             ),
         )
         yield OTHERWISE, FILLING
+
+
+def _uneven_rows(found: FoundDialect, asked: DialectOptions) -> Iterator[tuple[str, str]]:
+    """Yield a note about rows of the sample that end the load, as it says it before the first."""
+    if asked.bad_bytes or asked.lines.short_rows == "null" or found.short or found.width < 2:
+        return
+    first = int(found.header or found.ends in ("rows", "header"))
+    odd = [row for file in found.files for row in file.rows[first:] if len(row) != found.width]
+    if odd:
+        rows = "1 row has" if len(odd) == 1 else f"{len(odd):,} rows have"
+        why = f"{rows} not {found.width} fields, and the first ends the load"
+        yield UNSURE, f"{why}: {brief(odd[0])}"
 
 
 def _lines_about(
@@ -856,13 +970,26 @@ def _rewritten(
         raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
     if found.titles and asked.lines.skip_lines is None and found.why != BELOW_REPORT:
         counts = {f.skipped for f in found.files}
-        if len(counts) > 1 or not found.header:
+        if len(counts) > 1 or not (found.header or _are_titles(found)):
             raise UsageError(
                 f"{uri} {what}" + (", others have not as many" if len(counts) > 1 else ""),
                 hint=f"Say --skip-lines {found.skip_lines} if that is so in all files.",
             )
     dialect = encoding.dialect or Dialect()
     return rewriting.check(_with_marks(found, encoding, dialect, asked, seen=seen))
+
+
+def _are_titles(found: FoundDialect) -> bool:
+    """Tell whether rows without a header are one table beyond doubt: as wide all, with numbers."""
+    rows = body_of(found.files, found.width)
+    kinds = [kind(column, found.marks.delimiter) for column in zip(*rows, strict=True)]
+    return (
+        found.width >= _LEAST_ABOVE and found.even == 1 and found.skip_lines <= _TITLES
+        and len(rows) >= _LEAST_VALUES and any(own not in ("", "?") for own in kinds)
+    )  # fmt: skip
+
+
+_TITLES = 3  # lines
 
 
 def _with_marks(
@@ -888,6 +1015,7 @@ def _with_marks(
         else 0,
         fill=asked.lines.short_rows == "null",
         skip_blank=asked.lines.blank_lines == "skip",
+        ruled=found.ruled,
     )
     return replace(
         encoding, delimiter=",", fields=len(found.names), dialect=dialect, trailing=False
@@ -910,6 +1038,8 @@ def unplain(found: FoundDialect) -> str | None:
         return f"is written in {found.charset}"
     if found.line_end == "\r":
         return "has line ends of old Macs (CR alone)"
+    if found.ruled:
+        return "is drawn as a table, with rulers"
     if found.skip_lines:
         return f"has {found.skip_lines} lines before the header or the first row"
     if found.marks.comment:
@@ -936,9 +1066,17 @@ def unplain(found: FoundDialect) -> str | None:
 
 
 def _missing(
-    found: FoundDialect, encoding: Encoding, source: Source
+    found: FoundDialect,
+    encoding: Encoding,
+    source: Source,
+    rows: Sequence[tuple[str, ...]],
+    *,
+    rewritten: bool,
 ) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Return the columns of numbers and times, and words that mean NULL in these alone.
+
+    Args:
+        rows: with numbers and times as readers take them.
 
     A word counts where one of them holds it and nothing else that is no number or time. () where
     nothing can be rewritten, or options name such words.
@@ -948,17 +1086,13 @@ def _missing(
         return ()
     words = tuple(sorted({w for _, own in found.null_words for w in own} & MISSING_WORDS))
     reordered = found.header and len({file.rows[0] for file in found.files}) > 1
-    if reordered:  # those were looked for by place
-        words = tuple(sorted({v.strip() for f in found.files for row in f.rows for v in row}
-                             & MISSING_WORDS))  # fmt: skip
+    if reordered or rewritten:  # those were looked for by place, in columns of plain values
+        words = tuple(sorted({v.strip() for row in rows for v in row} & MISSING_WORDS))
     if not words or not source.replayable or installed.program() is None:
         return ()
-    # A column whose name is made has no place in a file with another order of columns.
-    named = [*found.given] == [*found.names] or not found.header
     columns = {
-        n: column for n, column in enumerate(zip(*_rows_in_order(found), strict=True))
-        if n < len(found.names) and (named or found.given[n] == found.names[n])
-        and value_class(column, words) not in ("", "text")
+        n: column for n, column in enumerate(zip(*rows, strict=True))
+        if n < len(found.names) and value_class(column, words) not in ("", "text")
     }  # fmt: skip
     held = any(not {*map(str.strip, column)}.isdisjoint(words) for column in columns.values())
     return tuple((n, words) for n in columns) if held else ()
@@ -978,20 +1112,21 @@ def _date_order(
     return marked_values.shown_order(found.names, narrow) if narrow else ""
 
 
-def _plain_columns(
+def _shown(
     found: FoundDialect, encoding: Encoding, source: Source, rows: Sequence[Sequence[str]]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the columns with commas between thousands, and those of times that say they are UTC.
+) -> ShownValues:
+    """Return the columns whose numbers and dates are rewritten, as the sample shows them.
 
-    None where nothing can be rewritten, or options say how numbers or dates are written.
+    None where nothing can be rewritten.
     """
     dialect = encoding.dialect or Dialect()
-    marked = dialect.dates or (dialect.decimal, dialect.thousands) != (".", "")
-    if marked or encoding.binary or not source.replayable or installed.program() is None:
-        return (), ()
-    narrow = [row[: len(found.names)] for row in rows]
-    groups = marked_values.grouped(found.names, narrow)
-    return groups, marked_values.at_utc(found.names, narrow)
+    if encoding.binary or not source.replayable or installed.program() is None or not rows:
+        return ShownValues()
+    return find_shown(
+        rows, len(found.names), found.marks.delimiter, (*MISSING_WORDS, *dialect.nulls),
+        order=next((order for _, order in dialect.dates), ""),
+        marked=(dialect.decimal, dialect.thousands) != (".", ""),
+    )  # fmt: skip
 
 
 def _without_words(

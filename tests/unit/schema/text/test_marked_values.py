@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -12,9 +11,6 @@ from rowfall.core import sql
 from rowfall.core.model import Dialect
 from rowfall.core.sqltext import SqlText
 from rowfall.schema.text.marked_values import (
-    at_utc,
-    grouped,
-    plain_values,
     shown_order,
     spelled_kind,
     spelled_reading,
@@ -64,48 +60,6 @@ def test_what_is_named_is_what_the_engine_reads(chdb_engine: Chdb, value: str) -
 )  # fmt: skip
 def test_other_texts_are_not(value: str) -> None:
     assert spelled_kind(Counter([value])) == ""
-
-
-def test_commas_between_thousands_are_shown_by_two_of_them_or_by_a_point() -> None:
-    draw = random.Random(37)
-    for _ in range(200):
-        # 30 numbers of all sizes, of which one shows what the commas are.
-        numbers = [draw.randrange(10 ** draw.randint(1, 7)) for _ in range(30)] + [1234, 2345678]
-        rows = [(f"{n:,}", str(n), f"{n % 1000}.5") for n in numbers]
-        assert grouped("abc", rows) == (0,)
-        plain = plain_values(rows, (0,), ())
-        assert [int(row[0]) for row in plain] == numbers
-        # Other columns of the file are written alike.
-        assert grouped(
-            "ab", [(row[0], f"{n % 99999:,}") for row, n in zip(rows, numbers, strict=True)]
-        ) == (0, 1)
-        assert grouped("ab", [(row[0], "1,5") for row in rows]) == ()  # or are not
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        ["1,234", "12,345", "999"],  # decimals of three digits, perhaps
-        ["101,204,305", "102,110"],  # lists of codes
-        ["1,234,567", "2345"], ["1,234,567", "0,123"], ["1,234,567", "12,34"], ["1,234,567", "x"],
-        ["1,234,567", "012"], ["1.234.567,5", "2,345,678"], ["1,2,3", "1,234,567"], ["12", "13"],
-    ],
-)  # fmt: skip
-def test_commas_that_may_be_others_are_left(values: list[str]) -> None:
-    assert grouped("a", [(value,) for value in values]) == ()
-
-
-def test_times_of_which_each_says_utc() -> None:
-    zones = ("Z", "+00:00", "+0000", "+00", " UTC", "-00:00")
-    for zone in zones[1:]:
-        rows = [(f"2024-02-2{n}T10:30:0{n}.5{zone}", "x") for n in range(10)]
-        assert at_utc("ab", [*rows, ("", "y")]) == (0,)
-        assert plain_values(rows, (), (0,))[1] == ("2024-02-21T10:30:01.5Z", "x")
-        for other in ("+02:00", "+00:30", "", " CET", "+0100"):
-            assert at_utc("ab", [*rows, (f"2024-02-29T10:30:00{other}", "z")]) == ()
-        assert at_utc("ab", [*rows, (f"2024-02-30T10:30:00{zone}", "z")]) == ()  # no day
-    assert at_utc("a", [("2024-02-29T10:30:00Z",)]) == ()  # read as they are
-    assert at_utc("a", [("2024-02-29 10:30:00Z",)]) == (0,)  # as no reader does
 
 
 def test_times_with_the_names_of_their_zones() -> None:

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use memchr::{memchr2, memchr3};
 
 use crate::dialect::{DateOrder, Dialect};
-use crate::input::rewrite::values::{Marks, date, number};
+use crate::input::rewrite::values::{Marks, amount, date, number};
 use crate::line_forms::LineForm;
 
 /// What was done with the text from a position on.
@@ -33,6 +33,8 @@ struct Changes {
 #[derive(Clone)]
 enum Written {
     Number,
+    /// A number with this beside it.
+    Amount(Vec<u8>),
     Date(DateOrder),
 }
 
@@ -53,6 +55,7 @@ pub struct Records {
     columns: usize,
     fill: bool,
     skip_blank: bool,
+    ruled: bool,
     /// Of lines that no delimiter divides.
     form: Option<LineForm>,
     /// Words for NULL, which is written as nothing. Without any, `\N` stays as it is: whoever reads
@@ -95,6 +98,7 @@ impl Records {
             .numbers
             .iter()
             .map(|n| (*n, Written::Number))
+            .chain(dialect.units.iter().map(|(n, unit)| (*n, Written::Amount(unit.clone().into()))))
             .chain(dialect.dates.iter().map(|(n, order)| (*n, Written::Date(*order))))
         {
             changes_of(&mut changes, field).written = Some(written);
@@ -122,6 +126,7 @@ impl Records {
             columns: dialect.columns,
             fill: dialect.fill,
             skip_blank: dialect.skip_blank || !dialect.lines.is_empty(),
+            ruled: dialect.ruled,
             form: LineForm::of(&dialect.lines).expect("checked with the dialect"),
             longest_null: (nulls.iter())
                 .chain(changes.iter().flat_map(|field| &field.missing))
@@ -186,6 +191,10 @@ impl Records {
             self.line += 1;
             return Step::Record(next);
         }
+        if self.ruled {
+            let Some(next) = line_end(text, at, last) else { return Step::More };
+            return self.drawn(&text[at..next], next, out);
+        }
         if self.width != 1 || self.skip_blank {
             let begin = self.skip_blanks(text, at);
             if begin == text.len() && begin > at && !last {
@@ -207,6 +216,28 @@ impl Records {
             _ => out.truncate(start),
         }
         step
+    }
+
+    /// Take a line of a table as it is drawn. What goes on in the next line is written as one field,
+    /// so that whoever reads the rows refuses it.
+    fn drawn(&mut self, line: &[u8], next: usize, out: &mut Vec<u8>) -> Step {
+        let bare = line.trim_ascii_end();
+        if bare.is_empty() || is_ruler(bare) || is_row_count(bare) {
+            self.line += 1;
+            return Step::Record(next);
+        }
+        let start = out.len();
+        let mark = self.delimiter.as_slice();
+        let inner = bare.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
+        if goes_on(bare) {
+            write_field(bare, true, out);
+            out.push(b'\n');
+        } else if let Step::Wrong(message) = self.record(inner.unwrap_or(bare), 0, true, out) {
+            out.truncate(start);
+            return Step::Wrong(message);
+        }
+        self.count(line, &out[start..]);
+        Step::Record(next)
     }
 
     /// Tell whether a line that begins as comments do has as many fields as the first record.
@@ -573,6 +604,7 @@ impl Records {
             let mut changed = Vec::new();
             match self.changes.get(field).and_then(|changes| changes.written.as_ref()) {
                 Some(Written::Number) => number(value, &self.marks, &mut changed),
+                Some(Written::Amount(unit)) => amount(value, unit, &self.marks, &mut changed),
                 Some(Written::Date(order)) => date(value, *order, &mut changed),
                 _ => return write_field(value, quoted, out),
             }
@@ -580,6 +612,38 @@ impl Records {
         }
         write_field(value, quoted, out);
     }
+}
+
+/// Tell whether a line of a drawn table is a ruler: `+----+----+`, `----+----`, `|----|:---|`.
+fn is_ruler(line: &[u8]) -> bool {
+    let three = line.windows(3).any(|found| found == b"---" || found == b"===");
+    three && line.iter().all(|c| b"-+|=: \t".contains(c))
+}
+
+/// Tell whether a line counts the rows above it: `(3 rows)`, `3 rows in set (0.00 sec)`.
+fn is_row_count(line: &[u8]) -> bool {
+    let bare = line.trim_ascii();
+    let inner = bare.strip_prefix(b"(").unwrap_or(bare);
+    let digits = inner.iter().take_while(|c| c.is_ascii_digit()).count();
+    let rest = &inner[digits..];
+    let closed = if bare.len() > inner.len() {
+        rest == b" rows)" || rest == b" row)"
+    } else {
+        rest.starts_with(b" rows in set") || rest.starts_with(b" row in set")
+    };
+    digits > 0 && closed
+}
+
+/// Tell whether a cell of a drawn line goes on in the next one: `text +| 1`.
+fn goes_on(line: &[u8]) -> bool {
+    let mut rest = line;
+    while let Some(at) = memchr::memchr(b'+', rest) {
+        rest = rest[at + 1..].trim_ascii_start();
+        if rest.is_empty() || rest[0] == b'|' {
+            return true;
+        }
+    }
+    false
 }
 
 /// The changes of a field, which are made where there are none so far.

@@ -1,5 +1,6 @@
 //! Rewrites numbers with other marks and dates of another order.
 
+use crate::calendar::{civil, days};
 use crate::dialect::DateOrder;
 
 /// The marks of numbers.
@@ -28,6 +29,71 @@ pub fn number(text: &[u8], marks: &Marks, out: &mut Vec<u8>) {
     if digits && bare.contains(&b'.') && bare.iter().all(|c| b"0123456789+-.eE".contains(c)) {
         out.extend_from_slice(DOUBTFUL);
     }
+}
+
+/// What follows a number without the unit that all others of its field have.
+const WITHOUT_UNIT: &[u8] = b" (unit?)";
+
+/// Append a number with a unit beside it, in brackets or with a minus behind it where it is
+/// negative, as `-1234.56`; anything else as it is.
+///
+/// Without its unit it may be another number, as 0.5 is among percentages: it is marked.
+pub fn amount(text: &[u8], unit: &[u8], marks: &Marks, out: &mut Vec<u8>) {
+    let start = out.len();
+    if plain_amount(without_blanks(text), unit, marks, out).is_some() {
+        return;
+    }
+    out.truncate(start);
+    out.extend_from_slice(text);
+    let bare = text.trim_ascii();
+    let digits = bare.iter().any(u8::is_ascii_digit);
+    if digits && bare.iter().all(|c| b"0123456789+-.eE".contains(c)) {
+        out.extend_from_slice(WITHOUT_UNIT);
+    }
+}
+
+fn plain_amount(mut rest: &[u8], unit: &[u8], marks: &Marks, out: &mut Vec<u8>) -> Option<()> {
+    let mut signs = 0;
+    let mut units = 0;
+    if let Some(inner) = rest.strip_prefix(b"(") {
+        rest = without_blanks(inner.strip_suffix(b")")?);
+        signs += 1;
+    }
+    // A sign may stand on either side of a currency: -$5, $-5, 5- €, 5 €-.
+    for _ in 0..2 {
+        if let Some(behind) = rest.strip_prefix(b"-") {
+            (rest, signs) = (without_blanks(behind), signs + 1);
+        }
+        if let Some(before) = rest.strip_suffix(b"-") {
+            (rest, signs) = (without_blanks(before), signs + 1);
+        }
+        if units == 0 && !unit.is_empty() {
+            let bare = rest.strip_prefix(unit).or_else(|| rest.strip_suffix(unit));
+            if let Some(bare) = bare {
+                (rest, units) = (without_blanks(bare), 1);
+            }
+        }
+    }
+    if signs > 1 || (units == 0 && !unit.is_empty()) || !rest.first()?.is_ascii_digit() {
+        return None;
+    }
+    if signs == 1 {
+        out.push(b'-');
+    }
+    plain_number(rest, marks, out)
+}
+
+/// A text without blanks at its ends, among them those that keep words together.
+fn without_blanks(text: &[u8]) -> &[u8] {
+    const BLANKS: [&[u8]; 4] = [b" ", b"\t", "\u{a0}".as_bytes(), "\u{202f}".as_bytes()];
+    let mut rest = text;
+    while let Some(bare) = BLANKS
+        .iter()
+        .find_map(|blank| rest.strip_prefix(*blank).or_else(|| rest.strip_suffix(*blank)))
+    {
+        rest = bare;
+    }
+    rest
 }
 
 fn plain_number(bare: &[u8], marks: &Marks, out: &mut Vec<u8>) -> Option<()> {
@@ -102,6 +168,19 @@ pub fn date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) {
 
 fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     let mut rest = text;
+    if matches!(order, DateOrder::Named) {
+        named_date(&mut rest, out)?;
+        let Some(mark) = rest.first() else { return Some(()) };
+        rest = match (mark, rest.get(1)) {
+            (b',', Some(b' ')) => &rest[2..],
+            (b' ' | b'T' | b':', _) => &rest[1..],
+            _ => return None,
+        };
+        out.push(b' ');
+        let zone = time(rest, out)?;
+        out.extend_from_slice(zone);
+        return Some(());
+    }
     let (first, width) = number_of(&mut rest)?;
     let mark = *rest.first()?;
     if !matches!(mark, b'/' | b'.' | b'-') {
@@ -110,26 +189,21 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     let (second, _) = number_behind(mark, &mut rest)?;
     let (third, last) = number_behind(mark, &mut rest)?;
     let (year, month, day, digits) = match order {
-        DateOrder::Dmy => (third, second, first, last),
-        DateOrder::Mdy => (third, first, second, last),
-        DateOrder::Ymd | DateOrder::Utc => (first, second, third, width),
+        DateOrder::Dmy | DateOrder::Dmy2 => (third, second, first, last),
+        DateOrder::Mdy | DateOrder::Mdy2 => (third, first, second, last),
+        _ => (first, second, third, width),
     };
+    let short = matches!(order, DateOrder::Dmy2 | DateOrder::Mdy2);
     // Two digits may mean 1923 or 2023: whoever reads dates refuses them.
-    let days = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if digits != 4 || day == 0 || day > days {
+    if digits != if short { 2 } else { 4 } {
         return None;
     }
-    push_padded(year, 4, out);
-    out.push(b'-');
-    push_padded(month, 2, out);
-    out.push(b'-');
-    push_padded(day, 2, out);
+    let year = if short { year_of(year)? } else { year };
+    let date = days(year, month, day)?;
+    if matches!(order, DateOrder::Offset) {
+        return instant(date, &rest[..], out);
+    }
+    push_date(year, month, day, out);
     match rest.first() {
         None => Some(()),
         Some(mark @ (b' ' | b'T')) => {
@@ -148,6 +222,130 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
         }
         Some(_) => None,
     }
+}
+
+fn push_date(year: u32, month: u32, day: u32, out: &mut Vec<u8>) {
+    push_padded(year, 4, out);
+    out.push(b'-');
+    push_padded(month, 2, out);
+    out.push(b'-');
+    push_padded(day, 2, out);
+}
+
+/// The year that two digits mean to everyone: where those who guess do not agree it is none.
+fn year_of(two: u32) -> Option<u32> {
+    match two {
+        0..30 => Some(2000 + two),
+        70..100 => Some(1900 + two),
+        _ => None,
+    }
+}
+
+const MONTHS: [&[u8]; 12] = [
+    b"january",
+    b"february",
+    b"march",
+    b"april",
+    b"may",
+    b"june",
+    b"july",
+    b"august",
+    b"september",
+    b"october",
+    b"november",
+    b"december",
+];
+
+/// Append the date with the name of a month in front of `rest`, which is cut.
+fn named_date(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let (month, (day, width), (year, digits));
+    if rest.first()?.is_ascii_digit() {
+        (day, width) = number_of(rest)?;
+        skip_marks(rest);
+        month = month_of(rest)?;
+        skip_marks(rest);
+        (year, digits) = number_of(rest)?;
+    } else {
+        month = month_of(rest)?;
+        skip_marks(rest);
+        (day, width) = number_of(rest)?;
+        skip_marks(rest);
+        (year, digits) = number_of(rest)?;
+        if digits != 4 {
+            return None;
+        }
+    }
+    let year = match digits {
+        4 => year,
+        2 => year_of(year)?,
+        _ => return None,
+    };
+    if width > 2 {
+        return None;
+    }
+    days(year, month, day)?;
+    push_date(year, month, day, out);
+    Some(())
+}
+
+/// The number of a month with the name that stands in front of `rest`, or its first three letters.
+fn month_of(rest: &mut &[u8]) -> Option<u32> {
+    let count = rest.iter().take_while(|c| c.is_ascii_alphabetic()).count();
+    let name = rest[..count].to_ascii_lowercase();
+    *rest = &rest[count..];
+    let is = |month: &&[u8]| name == **month || (count == 3 && month.starts_with(&name));
+    Some(MONTHS.iter().position(is)? as u32 + 1)
+}
+
+/// Skip what stands between the parts of a date: one mark, or one and a blank, or nothing.
+fn skip_marks(rest: &mut &[u8]) {
+    if let Some(b'-' | b'/' | b'.' | b',') = rest.first() {
+        *rest = &rest[1..];
+    }
+    if rest.first() == Some(&b' ') {
+        *rest = &rest[1..];
+    }
+}
+
+/// Append the time of UTC of a day and a time of day with its offset: `2023-12-31T09:30:00Z`.
+fn instant(date: i32, rest: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    if !matches!(rest.first()?, b' ' | b'T') {
+        return None;
+    }
+    let mut clock = Vec::new();
+    let zone = time(&rest[1..], &mut clock)?.trim_ascii_start();
+    let ahead = if AT_UTC.contains(&zone) { 0 } else { offset(zone)? };
+    let two = |at: usize| i64::from(clock[at] - b'0') * 10 + i64::from(clock[at + 1] - b'0');
+    let utc = i64::from(date) * 1440 + two(0) * 60 + two(3) - ahead;
+    let (year, month, day) = civil(utc.div_euclid(1440) as i32);
+    push_date(u32::try_from(year).ok()?, month, day, out);
+    out.push(b'T');
+    push_padded((utc.rem_euclid(1440) / 60) as u32, 2, out);
+    out.push(b':');
+    push_padded(utc.rem_euclid(60) as u32, 2, out);
+    out.extend_from_slice(&clock[5..]);
+    out.push(b'Z');
+    Some(())
+}
+
+/// The minutes of an offset from UTC: `+01:00`, `-0330`, `+02`.
+fn offset(zone: &[u8]) -> Option<i64> {
+    let ahead = match zone.first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let digits: Vec<u8> = match &zone[1..] {
+        [a, b, b':', c, d] | [a, b, c, d] => vec![*a, *b, *c, *d],
+        [a, b] => vec![*a, *b, b'0', b'0'],
+        _ => return None,
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let two = |at: usize| i64::from(digits[at] - b'0') * 10 + i64::from(digits[at + 1] - b'0');
+    // The farthest that clocks are ahead are 14 hours.
+    (two(0) <= 14 && two(2) < 60).then_some(ahead * (two(0) * 60 + two(2)))
 }
 
 /// What stands behind a time of day that is one of UTC.
@@ -175,7 +373,8 @@ fn time<'a>(text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
             rest = &rest[1 + digits..];
         }
     }
-    let half = rest.trim_ascii_start();
+    // Newer programs write a narrow blank in front of AM and PM.
+    let half = rest.strip_prefix("\u{202f}".as_bytes()).unwrap_or(rest.trim_ascii_start());
     if half.len() >= 2 && half[1].eq_ignore_ascii_case(&b'm') {
         if hour == 0 || hour > 12 {
             return None;
@@ -222,8 +421,8 @@ fn push_padded(value: u32, width: usize, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Marks, date, number};
-    use crate::dialect::DateOrder::{self, Dmy, Mdy, Utc, Ymd};
+    use super::{Marks, amount, date, number};
+    use crate::dialect::DateOrder::{self, Dmy, Dmy2, Mdy, Mdy2, Named, Offset, Utc, Ymd};
 
     #[test]
     fn numbers_lose_their_marks() {
@@ -255,6 +454,41 @@ mod tests {
     }
 
     #[test]
+    fn amounts_lose_their_units() {
+        let german = Marks { decimal: b',', thousands: b".".to_vec() };
+        let english = Marks { decimal: b'.', thousands: b",".to_vec() };
+        for (text, unit, marks, expected) in [
+            ("$1,250.00", "$", &english, "1250.00"),
+            ("-$48.19", "$", &english, "-48.19"),
+            ("$-48.19", "$", &english, "-48.19"),
+            ("($48.19)", "$", &english, "-48.19"),
+            (" $ 20,989.50 ", "$", &english, "20989.50"),
+            ("12.5%", "%", &english, "12.5"),
+            ("-1.234,56 €", "€", &german, "-1234.56"),
+            ("1.234,56\u{a0}€", "€", &german, "1234.56"),
+            ("1.234,56-", "", &german, "-1234.56"),
+            ("5,00- EUR", "EUR", &german, "-5.00"),
+            ("(7)", "", &english, "-7"),
+            ("7", "", &english, "7"),
+            // Neither is a number: whoever reads numbers refuses them.
+            ("0.5", "%", &english, "0.5 (unit?)"),
+            ("-3", "$", &english, "-3 (unit?)"),
+            ("€ 5", "$", &english, "€ 5"),
+            ("$$5", "$", &english, "$$5"),
+            ("--5", "", &english, "--5 (unit?)"),
+            ("(-5)", "", &english, "(-5)"),
+            ("(5", "", &english, "(5"),
+            ("$", "$", &english, "$"),
+            ("-", "", &english, "-"),
+            ("", "%", &english, ""),
+        ] {
+            let mut out = Vec::new();
+            amount(text.as_bytes(), unit.as_bytes(), marks, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn dates_become_iso() {
         for (text, order, expected) in [
             ("31.12.2023", Dmy, "2023-12-31"),
@@ -279,6 +513,26 @@ mod tests {
             ("2023-12-31", Dmy, "2023-12-31"),
             ("31.12/2023", Dmy, "31.12/2023"),
             ("", Dmy, ""),
+            ("31.12.23", Dmy2, "2023-12-31"),
+            ("1/2/99 1:05 PM", Mdy2, "1999-01-02 13:05:00"),
+            ("31.12.45", Dmy2, "31.12.45"),
+            ("31.12.2023", Dmy2, "31.12.2023"),
+            ("05JAN2024", Named, "2024-01-05"),
+            ("05JAN2024:10:30:00", Named, "2024-01-05 10:30:00"),
+            ("5-Jan-09", Named, "2009-01-05"),
+            ("28/Jun/24 9:05 AM", Named, "2024-06-28 09:05:00"),
+            ("17 March 2023", Named, "2023-03-17"),
+            ("Mar 14, 2024, 12:00:00 PM", Named, "2024-03-14 12:00:00"),
+            ("Mar 14, 2024, 1:00:00\u{202f}PM", Named, "2024-03-14 13:00:00"),
+            ("Marc 14, 2024", Named, "Marc 14, 2024"),
+            ("31 Jun 2024", Named, "31 Jun 2024"),
+            ("5-Jan-45", Named, "5-Jan-45"),
+            ("Jan 5 24", Named, "Jan 5 24"),
+            ("2024-03-01T00:12:33.5+01:00", Offset, "2024-02-29T23:12:33.5Z"),
+            ("2024-03-01 10:12:33 -0330", Offset, "2024-03-01T13:42:33Z"),
+            ("2024-03-01 10:12:33Z", Offset, "2024-03-01T10:12:33Z"),
+            ("2024-03-01 10:12:33", Offset, "2024-03-01 10:12:33"),
+            ("2024-03-01 10:12:33+1:00", Offset, "2024-03-01 10:12:33+1:00"),
         ] {
             assert_eq!(rewritten(text, order), expected, "{text}");
         }
