@@ -135,7 +135,7 @@ TABLES = {
     "units.csv": (
         "v,t,p\nno,deg C,hPa\n" + "".join(f"{n},{n}.5,{n + 1000}\n" for n in range(4)),
         [[n, n + 0.5, n + 1000] for n in range(4)],
-        "note: line 2 holds no values as those below: units or more names, left out",
+        "note: line 2 holds units or questions, left out",
     ),
     "requests.log": (
         "#Version: 1.0\n#Fields: v cs-method sc-status\n1\tGET\t200\n2\tPOST\t404\n",
@@ -278,7 +278,7 @@ def test_options_about_units_load_the_file(shell: Shell) -> None:
     shell.write("b.csv", "a,b,c\nm,s,kg\n" + "1,2,3\n" * 5 + "4,5\n" + "6,7,8\n" * 5)
     assert "--skip-lines" not in shell.ends(1, "load", "b.csv").talk
     said = shell.ok("load", "b.csv", "--max-errors", "1", "--table", "u").talk
-    assert "line 2 holds no values as those below" in said
+    assert "line 2 holds units or questions, left out; --header yes keeps" in said
     assert shell.row("SELECT count(), sum(a) FROM u") == [10, 35]
 
 

@@ -62,7 +62,7 @@ def test_bytes_that_are_not_utf_8_are_refused(shell: Shell, mode: str) -> None:
     assert "--encoding macintosh" in done.talk
     shell.write("first.csv", PLAIN.encode("latin-1"))
     done = shell.ok("load", "first.csv", "--decoder", mode)
-    assert "first.csv is not UTF-8 and is read as windows-1252: \"1,Müller" in done.talk
+    assert 'first.csv is not UTF-8 and is read as windows-1252: "1,Müller' in done.talk
     assert shell.rows("SELECT * FROM first ORDER BY id") == ROWS
     # Behind what is looked at, the load itself finds it.
     lines = [f"{i},name{i % 9},{i}" for i in range(30_000)]

@@ -22,6 +22,7 @@ from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
 from rowfall.core.header_line import FileRecords, body_of, has_header, unique_names
 from rowfall.core.patterns import regex
+from rowfall.core.unit_lines import are_units
 from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
 
 _CONTROLS = ("\x01", "\x1f", "\x1e", "\x1d", "\x1c", "\x02", "\x05", "\x07")
@@ -424,9 +425,7 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
         return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))
     if names := _names_apart(plain[between].rstrip("\r"), mark, width):
         return _ReportEnd(first, names=names)
-    # What stands directly above rows between strong delimiters, and not as they do, names none.
-    apart = mark != " " and len(lines[top - 1]) < width
-    return _ReportEnd(first) if between < first - 1 or apart else None
+    return _ReportEnd(first) if between < first - 1 else None
 
 
 def _split_lines(lines: Sequence[str], mark: str) -> list[list[str]]:
@@ -456,6 +455,7 @@ def _names_and_units(lines: Sequence[Sequence[str]], width: int) -> tuple[str, .
     # Lines that go on as wide above them say something of the table.
     above = width < _LEAST_TITLED or (at and len(lines[at - 1]) == width)
     named = at < len(lines) - 1 and not above and _are_names(lines[at], width)
+    named = named and are_units(lines[at + 1])
     return tuple(name.strip() for name in lines[at]) if named else ()
 
 

@@ -20,16 +20,19 @@ from rowfall.publish.export_record import ExportRecord
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import BaseReceiver
 
-# What is about tables: a file is written anew, with whatever types.
-_OF_TABLES = regex(r"(Load (?:it|all files) (?:as JSON )?)(?:into a new table )?with "
-                   r"(?:--widen|--table NAME) (?=--)")  # fmt: skip
+_OF_TABLES = regex(r"(?:into a new table )?with (?:--widen|--table NAME) (?=--)")
+
+
+def hint_of_file(text: str) -> str:
+    """Return a hint without what is about tables: a file is written anew, with whatever types."""
+    return _OF_TABLES.sub("with ", text)
 
 
 class NothingReceiver(BaseReceiver):
     """Counts rows of which nothing is kept."""
 
     def hint(self, text: str) -> str:
-        return _OF_TABLES.sub(r"\1with ", text)
+        return hint_of_file(text)
 
     def count(self, delivered: StagedAttempt, *, checksum: bool) -> Counted:
         """Return the rows of the INSERT; there is nothing to compare them with."""

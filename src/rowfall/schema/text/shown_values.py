@@ -282,6 +282,7 @@ _MONTH_FIRST = regex(
 _WITH_OFFSET = regex(
     rf"(\d{{4}})-(\d\d)-(\d\d)[ T]({_CLOCK}) ?([-+](?:0\d|1[0-4])(?::?[0-5]\d)?|Z|UTC)"
 )
+_YEAR_BEHIND_BLANK = regex(r"\S+ [^\W\d_]+[.,]? \d\d(?:\D.*)?")
 _MONTHS = [name.strip() for name in _NAME.split("|")[:12]]
 _LEAST_YEAR = 999  # strftime pads no others
 _LEAST = 2  # values that differ: one alone may be a version
@@ -298,6 +299,8 @@ def _form_of_dates(values: Counter[str]) -> str:
     elif first.isascii() and first.upper() != first.lower() and (
         _NAMED.fullmatch(first) or _MONTH_FIRST.fullmatch(first)
     ):  # fmt: skip
+        if _YEAR_BEHIND_BLANK.fullmatch(first):
+            return ""  # 18 Aug 09 may be of 2018
         form = "named"
     else:
         return ""

@@ -42,6 +42,7 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
+from rowfall.core.unit_lines import are_units
 from rowfall.core.value_kinds import MISSING_WORDS, NULL_WORDS, kind, kind_of, value_class
 from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import on_all
@@ -182,10 +183,10 @@ def find_text_format(
         asked = replace(asked, header=False, columns=commented)
         found = sniff(samples, asked)
     found_lines = found.skip_lines + 1
-    below = second_names(found, samples, asked)
+    below = lines_of_units(found, samples, asked)
     if below is not None:
         asked, found = below, sniff(samples, below)
-    row_names = found.row_names and not asked.columns
+    row_names = found.row_names and not asked.columns and _is_of_r(found, samples)
     if row_names:
         asked = replace(asked, columns=unique_names((ROW_NAME, *found.given)))
         found = sniff(samples, asked)
@@ -224,6 +225,13 @@ def find_text_format(
             f"{columns_of(found)}",
             hint="Name all of them, in their order.",
         )
+    if found.row_names and not asked.columns:
+        raise UsageError(
+            f"{found.files[0].uri} names {found.width - 1} columns, its rows have {found.width} "
+            "fields",
+            hint="R writes the names of rows so, without a name of their own: --columns "
+            f"{shlex.quote(','.join((ROW_NAME, *found.given)))}.",
+        )
     _check_alike(found)
     _check_long_header(found, asked, samples)
     raw = encoding.is_tsv and asked.marks.escape == ""
@@ -254,7 +262,7 @@ def find_text_format(
         lines = (below.lines.skip_lines or 0) - found_lines
         which = f"line {found_lines + 1} holds"
         which = which if lines == 1 else f"the {lines} lines below the names hold"
-        why = f"{which} no values as those below: units or more names, left out"
+        why = f"{which} units or questions, left out"
         notes.append(("names", f"{why}; --header yes keeps what stands below the first line"))
     if row_names:
         why = f"the header has no name for the first column, called {ROW_NAME} here"
@@ -413,14 +421,11 @@ def _names_in_comment(
 
 def _names_among(lines: Sequence[str], found: FoundDialect) -> tuple[str, ...]:
     """Return the names in the only comment line with as many fields as the rows; () for none."""
-    if found.marks.delimiter != " " and not found.trim:
-        mark = found.marks.delimiter
-        rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
-        return commented_names(rows[0]) if len(rows) == 1 else ()
-    # Sentences have as many words by chance, but one blank between them.
-    apart = [line[1:].split() for line in lines[-2:] if "  " in line.strip()]
-    rows = [row for row in apart if len(row) == found.width]
-    return commented_names(rows[0]) if rows and found.marks.delimiter == " " else ()
+    mark = found.marks.delimiter
+    if found.trim:
+        return ()
+    rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
+    return commented_names(rows[0]) if len(rows) == 1 else ()
 
 
 def _fields_named(lines: Sequence[str], found: FoundDialect) -> tuple[str, ...]:
@@ -723,13 +728,32 @@ def _odd_rows(found: FoundDialect, asked: DialectOptions) -> int:
     return sum(len(file.rows[0]) != found.width for file in found.files)
 
 
-def second_names(
+def _is_of_r(found: FoundDialect, samples: Sequence[TextSample]) -> bool:
+    """Tell whether R has written the text: it puts texts alone into quotes, and the names of rows.
+
+    Others may have left out the last name as well as the first.
+    """
+    for sample in samples:
+        lines = charsets.decode(sample.data, found.charset).splitlines()
+        first, *rest = [line for line in lines[: None if sample.whole else -1] if line.strip()]
+        if not first.startswith('"') or _BARE.search(first):
+            return False
+        if not all(line.startswith('"') and _BARE.search(line) for line in rest):
+            return False
+    return True
+
+
+# A number or one of R's words that stands in no quotes.
+_BARE = regex(r'"[ ,;\t](?:[^"]*[ ,;\t])?(?:-?[\d.,]+(?:e[-+]?\d+)?|TRUE|FALSE|NA)(?=[ ,;\t]|\Z)')
+
+
+def lines_of_units(
     found: FoundDialect, samples: Sequence[TextSample], asked: DialectOptions
 ) -> DialectOptions | None:
-    """Return ``asked`` without the lines below the header that are no rows, beyond doubt.
+    """Return ``asked`` without the lines of units or questions below the header, beyond doubt.
 
-    They hold units, questions or more names: texts that differ, in most columns of numbers and
-    times, of which they hold none. None where there are no such lines.
+    Units are known as such; below questions, Qualtrics writes where each column comes from. None
+    where there are no such lines.
     """
     if asked.header is not None or asked.columns or asked.lines.skip_lines is not None:
         return None
@@ -740,26 +764,24 @@ def second_names(
     # Of two columns, the line may say something of the table: "made by,hand".
     if found.ends or len(first) != found.width or found.width < _LEAST_ABOVE:
         return None
+    names = {name.strip() for name in first}
+    if len(names) < found.width or "" in names:
+        return None  # the next line may name columns, too
     mark = found.marks.delimiter
-    for count in range(1, min(_MOST_NAMES, len(rows) - _LEAST_VALUES) + 1):
-        kinds = [kind(column, mark) for column in zip(*rows[count:], strict=True)]
-        typed = [n for n, own in enumerate(kinds) if own not in ("", "?")]
-        above = [[row[n].strip() for n in typed] for row in (first, *rows[:count])]
-        texts = [value for value in above[1] if value and value not in NULL_WORDS]
-        sure = len({*texts}) > 1 and len(texts) * 2 > len(typed) and all(above[0])
-        # Or names stand in the second line where the first has none.
-        gaps = [n for n, name in enumerate(first) if not name.strip()]
-        sure = sure or (
-            count == 1 and bool(gaps) and bool(typed) and all(rows[0][n].strip() for n in gaps)
-            and not any(above[1]) and all(above[0])
-            and all(any(row[n].strip() for n in typed) for row in rows[1:])
-        )  # fmt: skip
-        if sure and not any(kind_of(value, mark) for row in above for value in row):
-            return _below_names(found, samples, asked, rows[count])
-    return None
+    asked_of = [n for n, row in enumerate(rows[:2]) if all(v.startswith(_IMPORTED) for v in row)]
+    count = asked_of[0] + 1 if asked_of else 1
+    if len(rows) < count + _LEAST_VALUES:
+        return None
+    kinds = [kind(column, mark) for column in zip(*rows[count:], strict=True)]
+    typed = [n for n, own in enumerate(kinds) if own not in ("", "?")]
+    if any(kind_of(value, mark) for row in (first, *rows[:count]) for value in row):
+        return None
+    if not asked_of and not are_units([rows[0][n] for n in typed]):
+        return None
+    return _below_names(found, samples, asked, rows[count])
 
 
-_MOST_NAMES = 3  # lines below the first one: names, units, and how loggers have measured
+_IMPORTED = '{"ImportId"'
 
 
 def _below_names(
