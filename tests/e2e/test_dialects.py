@@ -132,6 +132,13 @@ def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
         assert "the header has no name for the first column, called row_name here" in done.talk
         rows = shell.rows(f"SELECT row_name, x, `y z` FROM {decoder} ORDER BY 1")
         assert rows == [[1, 1.5, "a"], [2, 2.0, "b"]]
+    # Without R's quotes the last name may be missing as well.
+    for mark in ",\t":
+        lines = "".join(f"{n}{mark}{n}.5{mark}a{n}\n" for n in range(30))
+        shell.write("b.csv", f"x{mark}y\n{lines}")
+        done = shell.ends(2, "load", "b.csv")
+        assert "b.csv names 2 columns, its rows have 3 fields" in done.talk
+        assert "--columns row_name,x,y" in done.talk
 
 
 @pytest.mark.sampled(1)

@@ -137,6 +137,22 @@ TABLES = {
         [[n, n + 0.5, n + 1000] for n in range(4)],
         "note: line 2 holds units or questions, left out",
     ),
+    "regions.tsv": (  # as pandas writes columns of two levels: no units
+        "v\treg1\treg1\n\tfood\tmining\n1\t2.5\t3.5\n2\t4.5\t5.5\n",
+        [[1, "2.5", "3.5"], [2, "4.5", "5.5"], [None, "food", "mining"]],
+        "warning: line 2 holds no values as those below it",
+    ),
+    "spectrum.dat": (  # the last comment line holds units
+        "# a spectrum\n# WAVE FLUX\n# Angstrom   erg/s\n"
+        + "".join(f"80{n}.5 5.{n}e-2\n" for n in range(9)),
+        [[800.5 + n, float(f"5.{n}e-2")] for n in range(9)],
+        "header no",
+    ),
+    "survey.csv": (
+        "v,How?,,n\n,Friend,Web,\n1,x,,5\n2,,y,6\n",
+        [[1, "x", "", 5], [2, "", "y", 6], [None, "Friend", "Web", None]],
+        "warning: line 2 holds no values as those below it, units perhaps",
+    ),
     "requests.log": (
         "#Version: 1.0\n#Fields: v cs-method sc-status\n1\tGET\t200\n2\tPOST\t404\n",
         [[1, "GET", 200], [2, "POST", 404]],
@@ -219,7 +235,7 @@ def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     shell.write(name, text)
     done = shell.ok("load", name, "--table", "t")
     assert says in done.talk
-    by = {"doubles.csv": "n", "zones.tsv": "1", "rows.txt": "1"}
+    by = {"doubles.csv": "n", "zones.tsv": "1", "rows.txt": "1", "spectrum.dat": "1"}
     last = by.get(name, "1" if name.endswith("counts.csv") else "v")
     if rows is not None:
         assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows

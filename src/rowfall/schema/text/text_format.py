@@ -600,7 +600,7 @@ def _notes(
             yield OTHERWISE, f"--skip-lines {count}"
         else:
             yield UNSURE, why
-    if _has_units(found) and asked.lines.skip_lines is None:
+    if (_has_units(found) or _fills_gaps(found)) and asked.lines.skip_lines is None:
         yield from _units(found, asked, samples, odd)
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
@@ -937,6 +937,25 @@ def _has_units(found: FoundDialect) -> bool:
     typed = [(one, kind_of(one, mark)) for one, rest in columns if rest not in ("", "?")]
     text = [one for one, own in typed if one.strip() not in ("", *NULL_WORDS) and own == ""]
     return bool(text) and len(text) * 2 > len(typed)
+
+
+def _fills_gaps(found: FoundDialect) -> bool:
+    """Tell whether the line below the header names what that does not, and holds no number."""
+    if not found.header or found.ends or len(found.files) > 1:
+        return False
+    names, *rows = found.files[0].rows[:512]
+    gaps = [n for n, name in enumerate(names) if not name.strip()]
+    if not gaps or len(rows) < 1 + _LEAST_VALUES or {len(row) for row in rows} != {len(names)}:
+        return False
+    mark = found.marks.delimiter
+    first, *below = rows
+    kinds = [kind(column, mark) for column in zip(*below, strict=True)]
+    typed = [n for n, own in enumerate(kinds) if own not in ("", "?")]
+    return (
+        bool(typed) and all(first[n].strip() and not kind_of(first[n], mark) for n in gaps)
+        and not any(first[n].strip() for n in typed)
+        and all(any(row[n].strip() for n in typed) for row in below)
+    )  # fmt: skip
 
 
 _LEAST_VALUES = 2  # below a line of units: one number may just be the first of a column of text
