@@ -229,7 +229,7 @@ def sniff(samples: Sequence[TextSample], asked: DialectOptions | None = None) ->
     return found if below is None else replace(found, why=BELOW_REPORT)
 
 
-# A ruler: of MySQL, psql, SAP, Markdown. And what stands below a table.
+# A ruler: of MySQL, psql, SAP. And what stands below a table.
 _TABLE_RULER = regex(r"[ \t]*[-+|=:]*(?:-{3,}|={3,})[-+|=: ]*")
 _ROW_COUNT = regex(r"[ \t]*(?:\(\d+ rows?\)|\d+ rows? in set.*)[ \t]*")
 _DRAWN = 4096  # characters, among which the ruler below the names stands
@@ -243,6 +243,8 @@ def is_ruled(text: str) -> bool:
     ruled = next((n for n, line in enumerate(lines[1:3], 1) if _TABLE_RULER.fullmatch(line)), 0)
     if len(rows) < _LEAST_ROWS or not ruled or "|" not in lines[ruled - 1] or '"' in rows[0]:
         return False
+    if "|" in lines[ruled]:
+        return False  # of Markdown, in which text may stand around the table
     counts = {line.count("|") for line in rows}
     # A cell that goes on in the next line, as psql writes it, is none of one line.
     return len(counts) == 1 and counts != {0} and not any(_GOES_ON.search(line) for line in rows)
