@@ -201,7 +201,7 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     let year = if short { year_of(year)? } else { year };
     let date = days(year, month, day)?;
     if matches!(order, DateOrder::Offset) {
-        return instant(date, &rest[..], out);
+        return instant(date, rest, out);
     }
     push_date(year, month, day, out);
     match rest.first() {
