@@ -114,8 +114,8 @@ TABLES = {
     ),
     "offsets.csv": (
         "t,v\n2024-03-31 01:30:00+00:00,1\n2024-03-31 02:30:00+01:00,2\n",
-        [["2024-03-31 01:30:00", 1], ["2024-03-31 01:30:00", 2]],
-        "note: t holds times with their offset from UTC, which become times at UTC, and is read so",
+        [["2024-03-31 01:30:00+00:00", 1], ["2024-03-31 02:30:00+01:00", 2]],
+        "warning: text as it is written: t; --select",
     ),
     "bank.csv": (
         "v;Tag;Betrag;Saldo;n\n1;28.03.24;-1.234,56;1.000,00 €;1.234\n2;05.03.24;7,5;-3,00 €;NA\n",

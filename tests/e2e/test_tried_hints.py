@@ -304,10 +304,17 @@ MARKED = {
     "blanks that do not break": (
         _lines("1\u00a0234", "2\u00a0345"), "--decimal , --thousands nbsp", "Int64",
     ),
-    "commas and a word for none": (_lines("1,5", "2,25", "-"), "--null=-", "Nullable(Float64)"),
+    "commas and a word for none": (
+        _lines("1,5", "2,25", "-"), "--decimal , --null=-", "Nullable(Float64)",
+    ),
     "numbers of telephones": (_lines("030 123 456", "030 123 457"), None, ""),
     "a word for some": (_lines("12", "(null)"), "--null '(null)'", "Nullable(Int64)"),
     "a word that may be a value": (_lines("12", "13") + "7;x\n", None, 'v for "x"'),
+    "zones": (
+        _lines("2023-12-31T10:00:00+02:00", "2023-02-01T11:00:00-05:00"),
+        '--select "* EXCEPT v, parseDateTime64BestEffort(v, 6, \'UTC\') AS v"',
+        "DateTime64(6, 'UTC')",
+    ),
     "no time of day": (_lines("2023-01-01 10:00:00", "2023-01-02 10:00:00")
                        + "13;2023-01-02 24:00:00\n", None, 'v for "2023-01-02 24:00:00"'),
     "shares and a word for none": (_lines("12%", "NA"), None, ""),

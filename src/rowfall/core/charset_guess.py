@@ -132,13 +132,8 @@ _LANGUAGES: dict[str, tuple[str, ...]] = {
     "windows-1252": _WEST,
     "windows-1250": ("ąćęłńóśźżĄĆĘŁŃÓŚŹŻ", "áčďéěíňóřšťúůýžäôľÁČĎÉĚÍŇÓŘŠŤÚŮÝŽĽ",
                      "áéíóöőúüűÁÉÍÓÖŐÚÜŰ", "čćđšžČĆĐŠŽ", "äöüÄÖÜß"),
-    "windows-1254": ("çğıöşüâîûÇĞİÖŞÜ",),
-    "windows-1251": ("абвгдежзийклмнопрстуфхцчшщъыьэюяё"
-                     "АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯЁ", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя"
-                     "АБВГҐДЕЄЖЗИІЇЙКЛМНОПРСТУФХЦЧШЩЬЮЯ"),
 }  # fmt: skip
 _LANGUAGES["iso-8859-2"] = _LANGUAGES["windows-1250"]
-_LANGUAGES |= dict.fromkeys(("koi8-r", "iso-8859-5", "ibm866"), _LANGUAGES["windows-1251"])
 # What stands beside letters all the same, in front of words or behind them.
 _ALONE = regex(
     "(?<![A-Za-z\u0400-\u04ff])[\u00ab\u201e\u201c\u2018\u2013\u2014\u2026\u2022\u00a7\u00a9\u00a0\u20ac\u00a3\u00b7]"
@@ -154,14 +149,13 @@ _MISPLACED = regex(
     "[\u00ec\u00f2\u00cc\u00d2](?=\\w)|\u00e3(?![oes\\W]|\\Z)|\u00f5(?!e)|[\u00c8\u00d9](?=[a-z])"
     f"|[\u0430-\u044f\u0451](?=[\u0410-\u042f])|[A-Za-z](?=[{_CYRILLIC}])|[{_CYRILLIC}](?=[A-Za-z])"
 )
-_LEAST_SURE = 3  # words in which a charset of two bytes a letter shows itself
-_CLEARLY = 0.8  # of a letter's point more than the next reading has
 
 
 def sure_charset(data: bytes) -> str:
     """Return the charset by which all words of a text are of a language, where only one is; or "".
 
-    What is not UTF-8 by one byte is damaged, or of several charsets: it reads as no language.
+    What is not UTF-8 by one byte is damaged, or of several charsets: it reads as no language. Nor
+    does Greek or Russian: words of either are letters of the other in its charset.
     """
     words = _WORD.findall(data)[:_WORDS]
     if not words:
@@ -176,20 +170,7 @@ def sure_charset(data: bytes) -> str:
         ways = [languages] if name == "windows-1252" else [(one,) for one in languages]
         if _shows(name, texts) and any(all(_is_word(t, way) for t in texts) for way in ways):
             found.setdefault(texts, name)
-    if found:
-        return next(iter(found.values())) if len(found) == 1 else ""
-    scored = []
-    for name in (*_DOUBLE, *_SINGLE):
-        try:
-            texts = tuple(decode(word, name) for word in words)
-        except UnicodeDecodeError:
-            continue
-        looks = _looks_double if name in _DOUBLE else _looks_single
-        scored.append((sum(looks(text, name) for text in texts) / len(words), name))
-    scored.sort(reverse=True)
-    if len(words) < _LEAST_SURE or not scored or scored[0][1] not in _DOUBLE or scored[0][0] < 1:
-        return ""
-    return scored[0][1] if len(scored) < 2 or scored[0][0] - scored[1][0] > _CLEARLY else ""
+    return next(iter(found.values())) if len(found) == 1 else ""
 
 
 def _shows(charset: str, texts: tuple[str, ...]) -> bool:

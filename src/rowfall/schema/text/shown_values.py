@@ -206,7 +206,7 @@ def _shown_marks(held: _Numbers, delimiter: str) -> tuple[set[str], set[str]]:
             decimals.add(both[2])
         elif several := _SEVERAL.fullmatch(digits):
             groups.add(several[1])
-            if several[1] in ".,":
+            if several[1] == "," or delimiter == ";":
                 decimals.add("." if several[1] == "," else ",")
         elif one := _ONE.fullmatch(digits):
             groups.add(one[1])
@@ -295,7 +295,9 @@ def _form_of_dates(values: Counter[str]) -> str:
         zones = [found and found[5] for found in map(_WITH_OFFSET.fullmatch, values)]
         if value_class([*values]) == "time":
             return ""  # readers take them as they are
-        form = "utc" if all(zone in _AT_UTC for zone in zones) else "offset"
+        if not all(zone in _AT_UTC for zone in zones):
+            return ""  # an offset other than zero is lost in UTC
+        form = "utc"
     elif first.isascii() and first.upper() != first.lower() and (
         _NAMED.fullmatch(first) or _MONTH_FIRST.fullmatch(first)
     ):  # fmt: skip

@@ -44,10 +44,7 @@ def test_times_of_which_each_says_utc() -> None:
         shown = find_shown([*rows, ("", "y")], 2, ",")
         assert shown.dates == ((0, "utc"),)
         assert plain_rows(rows, shown)[1] == ("2024-02-21T10:30:01Z", "x")
-        for other in ("+02:00", "+00:30", "+0100"):
-            more = [*rows, (f"2024-02-29T10:30:00{other}", "z")]
-            assert find_shown(more, 2, ",").dates == ((0, "offset"),)
-        for other in ("", " CET", "+15:00"):
+        for other in ("+02:00", "+00:30", "+0100", "", " CET", "+15:00"):
             assert not find_shown([*rows, (f"2024-02-29T10:30:00{other}", "z")], 2, ",")
         assert not find_shown([*rows, (f"2024-02-30T10:30:00{zone}", "z")], 2, ",")  # no day
     assert not find_shown([("2024-02-29T10:30:00Z",)], 1, ",")  # read as they are
@@ -121,8 +118,7 @@ DATES = {
                        "2024-02-17 23:05:10"),
     "month first by name": (["Mar 1, 2024, 10:12:33 AM", "Mar 14, 2024, 12:00:00 PM"], "named",
                             "2024-03-14 12:00:00"),
-    "offsets": (["2024-03-01 10:12:33 +0100", "2024-04-01 01:00:00 +0200"], "offset",
-                "2024-03-31T23:00:00Z"),
+    "offsets": (["2024-03-01 10:12:33 +0100", "2024-04-01 01:00:00 +0200"], "", ""),
     "either order": (["05/03/24", "06/03/24"], "", ""),
     "neither": (["28/03/24", "03/28/24"], "", ""),
     "1945 or 2045": (["28.03.45", "05.03.24"], "", ""),
