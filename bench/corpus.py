@@ -362,7 +362,7 @@ FORMS = (
     "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S",
     "%Y/%m/%d %H:%M", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M",
     "%d-%m-%Y", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%Y%m%d", "%d.%m.%Y %H:%M:%S",
-    "%b %d, %Y", "%d %b %Y", "%Y-%m-%d %H:%M", "%d-%b-%y", "%b %d %Y", "%d-%b-%Y",
+    "%b %d, %Y", "%d %b %Y", "%d %B %Y", "%Y-%m-%d %H:%M", "%d-%b-%y", "%b %d %Y", "%d-%b-%Y",
 )  # fmt: skip
 
 

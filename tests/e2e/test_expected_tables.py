@@ -135,7 +135,7 @@ TABLES = {
     "units.csv": (
         "v,t,p\nno,deg C,hPa\n" + "".join(f"{n},{n}.5,{n + 1000}\n" for n in range(4)),
         [[n, n + 0.5, n + 1000] for n in range(4)],
-        "note: line 2 holds units or questions, left out",
+        "warning: line 2 holds units or questions, left out: no,deg C,hPa; --header yes keeps",
     ),
     "regions.tsv": (  # as pandas writes columns of two levels: no units
         "v\treg1\treg1\n\tfood\tmining\n1\t2.5\t3.5\n2\t4.5\t5.5\n",
@@ -294,7 +294,7 @@ def test_options_about_units_load_the_file(shell: Shell) -> None:
     shell.write("b.csv", "a,b,c\nm,s,kg\n" + "1,2,3\n" * 5 + "4,5\n" + "6,7,8\n" * 5)
     assert "--skip-lines" not in shell.ends(1, "load", "b.csv").talk
     said = shell.ok("load", "b.csv", "--max-errors", "1", "--table", "u").talk
-    assert "line 2 holds units or questions, left out; --header yes keeps" in said
+    assert "line 2 holds units or questions, left out: m,s,kg; --header yes keeps" in said
     assert shell.row("SELECT count(), sum(a) FROM u") == [10, 35]
 
 

@@ -103,8 +103,6 @@ pub enum DateOrder {
     Ymd,
     /// 2023-12-31 with a time of day and no offset from UTC: `10:30:00+00:00`, `10:30 UTC`.
     Utc,
-    /// The same with any offset, by which it becomes a time of UTC.
-    Offset,
     /// 31/12/23: of this century up to 29, of the last one from 70 on, no date otherwise.
     Dmy2,
     /// 12/31/23.

@@ -49,7 +49,7 @@ class Dialect:
         units: index of a column, none of ``numbers``, and what stands beside the digits of its
             numbers; "" where negative ones are in brackets or have their minus behind them.
         dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``, or another form
-            that is rewritten: ``utc``, ``offset``, ``dmy2``, ``mdy2``, ``named``; -1 for whichever
+            that is rewritten: ``utc``, ``dmy2``, ``mdy2``, ``named``; -1 for whichever
             columns the sample will show.
         trailing: each line ends with a delimiter, behind which there is no field.
         trim: blanks around fields are no part of them, in front of a quote neither.

@@ -658,7 +658,7 @@ def describe_dates(encoding: Encoding, columns: Sequence[Column]) -> str:
     for form in dict.fromkeys(form for _, form in dialect.dates):
         some = [names[i] for i, own in dialect.dates if own == form]
         what = _FORMS[form]
-        if form in ("utc", "offset"):
+        if form == "utc":
             what += ", and is read so" if len(some) == 1 else ", and are read so"
         told.append(_held(some, what))
     return ". ".join(told)
@@ -669,7 +669,6 @@ _FORMS = {
     "mdy": "dates written as month, day, year",
     "ymd": "dates written as year, month, day",
     "utc": "times at UTC, as each says",
-    "offset": "times with their offset from UTC, which become times at UTC",
     "dmy2": "dates written as day, month, year, of which 70 to 99 are before 2000",
     "mdy2": "dates written as month, day, year, of which 70 to 99 are before 2000",
     "named": "dates with the names of months",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import date, time
 from functools import partial
 
 from rowfall.core.dataclass import dataclass
@@ -284,7 +284,6 @@ _WITH_OFFSET = regex(
 )
 _YEAR_BEHIND_BLANK = regex(r"\S+ [^\W\d_]+[.,]? \d\d(?:\D.*)?")
 _MONTHS = [name.strip() for name in _NAME.split("|")[:12]]
-_LEAST_YEAR = 999  # strftime pads no others
 _LEAST = 2  # values that differ: one alone may be a version
 
 
@@ -292,11 +291,8 @@ def _form_of_dates(values: Counter[str]) -> str:
     """Return how all dates of a column are written; "" for others, and where it is in doubt."""
     first = next(iter(values), "")
     if _WITH_OFFSET.fullmatch(first):
-        zones = [found and found[5] for found in map(_WITH_OFFSET.fullmatch, values)]
         if value_class([*values]) == "time":
             return ""  # readers take them as they are
-        if not all(zone in _AT_UTC for zone in zones):
-            return ""  # an offset other than zero is lost in UTC
         form = "utc"
     elif first.isascii() and first.upper() != first.lower() and (
         _NAMED.fullmatch(first) or _MONTH_FIRST.fullmatch(first)
@@ -354,17 +350,10 @@ def plain_date(value: str, form: str) -> str:
         return ""
     if (found := _WITH_OFFSET.fullmatch(value)) is None:
         return ""
-    if form == "utc" and found[5] not in _AT_UTC:
-        return ""
-    if not (local := _iso(found[1], int(found[2]), found[3], found[4])):
-        return ""
-    zone = found[5].replace(":", "").replace("UTC", "+0000").replace("Z", "+0000").ljust(5, "0")
-    ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:])) * (-1 if zone[0] == "-" else 1)
-    try:
-        own = datetime.fromisoformat(local).replace(tzinfo=timezone(ahead)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return ""
-    return own.strftime("%Y-%m-%dT%H:%M:%SZ") if own.year > _LEAST_YEAR else ""
+    if found[5] not in _AT_UTC:
+        return ""  # an offset other than zero is lost in UTC
+    local = _iso(found[1], int(found[2]), found[3], found[4])
+    return f"{local.replace(' ', 'T')}Z" if local else ""
 
 
 def _month(name: str) -> int:

@@ -185,6 +185,7 @@ def find_text_format(
     found_lines = found.skip_lines + 1
     below = lines_of_units(found, samples, asked)
     if below is not None:
+        left = found.files[0].rows[1]
         asked, found = below, sniff(samples, below)
     row_names = found.row_names and not asked.columns and _is_of_r(found, samples)
     if row_names:
@@ -262,8 +263,9 @@ def find_text_format(
         lines = (below.lines.skip_lines or 0) - found_lines
         which = f"line {found_lines + 1} holds"
         which = which if lines == 1 else f"the {lines} lines below the names hold"
-        why = f"{which} units or questions, left out"
-        notes.append(("names", f"{why}; --header yes keeps what stands below the first line"))
+        why = f"{which} units or questions, left out: {brief(left)}"
+        notes.append((UNSURE, f"{why}; --header yes keeps what stands below the first line"))
+        notes.append((OTHERWISE, "--header yes"))
     if row_names:
         why = f"the header has no name for the first column, called {ROW_NAME} here"
         notes.append(("names", f"{why}: R writes the names of rows so"))

@@ -1,6 +1,6 @@
 //! Rewrites numbers with other marks and dates of another order.
 
-use crate::calendar::{civil, days};
+use crate::calendar::days;
 use crate::dialect::DateOrder;
 
 /// The marks of numbers.
@@ -199,10 +199,7 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
         return None;
     }
     let year = if short { year_of(year)? } else { year };
-    let date = days(year, month, day)?;
-    if matches!(order, DateOrder::Offset) {
-        return instant(date, rest, out);
-    }
+    days(year, month, day)?;
     push_date(year, month, day, out);
     match rest.first() {
         None => Some(()),
@@ -307,47 +304,6 @@ fn skip_marks(rest: &mut &[u8]) {
     }
 }
 
-/// Append the time of UTC of a day and a time of day with its offset: `2023-12-31T09:30:00Z`.
-fn instant(date: i32, rest: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    if !matches!(rest.first()?, b' ' | b'T') {
-        return None;
-    }
-    let mut clock = Vec::new();
-    let zone = time(&rest[1..], &mut clock)?.trim_ascii_start();
-    let ahead = if AT_UTC.contains(&zone) { 0 } else { offset(zone)? };
-    let two = |at: usize| i64::from(clock[at] - b'0') * 10 + i64::from(clock[at + 1] - b'0');
-    let utc = i64::from(date) * 1440 + two(0) * 60 + two(3) - ahead;
-    let (year, month, day) = civil(utc.div_euclid(1440) as i32);
-    push_date(u32::try_from(year).ok()?, month, day, out);
-    out.push(b'T');
-    push_padded((utc.rem_euclid(1440) / 60) as u32, 2, out);
-    out.push(b':');
-    push_padded(utc.rem_euclid(60) as u32, 2, out);
-    out.extend_from_slice(&clock[5..]);
-    out.push(b'Z');
-    Some(())
-}
-
-/// The minutes of an offset from UTC: `+01:00`, `-0330`, `+02`.
-fn offset(zone: &[u8]) -> Option<i64> {
-    let ahead = match zone.first()? {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return None,
-    };
-    let digits: Vec<u8> = match &zone[1..] {
-        [a, b, b':', c, d] | [a, b, c, d] => vec![*a, *b, *c, *d],
-        [a, b] => vec![*a, *b, b'0', b'0'],
-        _ => return None,
-    };
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let two = |at: usize| i64::from(digits[at] - b'0') * 10 + i64::from(digits[at + 1] - b'0');
-    // The farthest that clocks are ahead are 14 hours.
-    (two(0) <= 14 && two(2) < 60).then_some(ahead * (two(0) * 60 + two(2)))
-}
-
 /// What stands behind a time of day that is one of UTC.
 const AT_UTC: [&[u8]; 7] = [b"Z", b"UTC", b"+00:00", b"+0000", b"+00", b"-00:00", b"-0000"];
 
@@ -422,7 +378,7 @@ fn push_padded(value: u32, width: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::{Marks, amount, date, number};
-    use crate::dialect::DateOrder::{self, Dmy, Dmy2, Mdy, Mdy2, Named, Offset, Utc, Ymd};
+    use crate::dialect::DateOrder::{self, Dmy, Dmy2, Mdy, Mdy2, Named, Utc, Ymd};
 
     #[test]
     fn numbers_lose_their_marks() {
@@ -528,11 +484,6 @@ mod tests {
             ("31 Jun 2024", Named, "31 Jun 2024"),
             ("5-Jan-45", Named, "5-Jan-45"),
             ("Jan 5 24", Named, "Jan 5 24"),
-            ("2024-03-01T00:12:33.5+01:00", Offset, "2024-02-29T23:12:33.5Z"),
-            ("2024-03-01 10:12:33 -0330", Offset, "2024-03-01T13:42:33Z"),
-            ("2024-03-01 10:12:33Z", Offset, "2024-03-01T10:12:33Z"),
-            ("2024-03-01 10:12:33", Offset, "2024-03-01 10:12:33"),
-            ("2024-03-01 10:12:33+1:00", Offset, "2024-03-01 10:12:33+1:00"),
         ] {
             assert_eq!(rewritten(text, order), expected, "{text}");
         }
