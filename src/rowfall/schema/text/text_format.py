@@ -184,8 +184,8 @@ def find_text_format(
         found = sniff(samples, asked)
     found_lines = found.skip_lines + 1
     below = lines_of_units(found, samples, asked)
+    left = found.files[0].rows[1] if below is not None else ()
     if below is not None:
-        left = found.files[0].rows[1]
         asked, found = below, sniff(samples, below)
     row_names = found.row_names and not asked.columns and _is_of_r(found, samples)
     if row_names:
