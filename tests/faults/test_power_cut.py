@@ -101,7 +101,8 @@ class Cuts:
             *self._command, "--to", data,
             program=[sys.executable, str(CUTTER), str(power.image), str(folder)],
         )  # fmt: skip
-        _, err = process.communicate(timeout=100)
+        # Hundreds of copies of the disk: 20 s on a quiet machine, over 100 on one that others use.
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         # Exit code 0: from here on everything is on the disk.
         copy_image(power.image, folder / "999 end.img")
