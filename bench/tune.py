@@ -1,13 +1,18 @@
 """Whether the defaults of ``rowfall load`` are within 5 % of the best that ``rowfall tune`` finds.
 
     python bench/tune.py [--quick] [--rounds 3] [--budget 2m] [--scale 1.0] [--only CASE,CASE]
-                         [--data FOLDER]
+                         [--data FOLDER] [--results FILE] [--again | --missing]
 
 A matrix of trips, taxi and lineitem in csv.gz, JSON and Parquet, from disk and from S3, into a
 folder and a server. Each case is swept; where a combination beats the default by more than 5 %,
 both load all rows in turns, ``--rounds`` times, and the median of the ratios counts: one sweep
 alone is no proof. ``--quick`` takes seven cases and at most ten minutes. Prints a table with the
-load average of the machine, and writes results-tune.json beside this file.
+load average of the machine.
+
+Each case is written to results-tune.json beside this file as soon as it is known, with the commit,
+the scale and the decoder it was measured with. A case that was measured so already is left out, so
+a run can be split: another commit, scale, budget or number of rounds measures it anew, and so does
+``--again``. ``--missing`` takes only cases that the file holds nothing of.
 """
 
 from __future__ import annotations
@@ -19,10 +24,11 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +70,60 @@ class Asked:
     budget: str
     scale: float
     until: float
+
+
+class Results:
+    """What is known of the cases, in a file that is written after each of them.
+
+    Args:
+        path: of the file. ``run``: how they are measured now; a case holds what it was measured
+            with, and counts as known only where that is the same.
+    """
+
+    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
+        self._path, self._run = path, dict(run)
+        self.cases: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            self.cases = json.loads(path.read_text())["cases"]
+
+    def left(
+        self, cases: Sequence[tuple[str, ...]], *, again: bool, missing: bool
+    ) -> list[tuple[str, ...]]:  # fmt: skip
+        """The cases that are yet to be measured."""
+        if again:
+            return list(cases)
+        known = {
+            name for name, found in self.cases.items() if missing or found.get("run") == self._run
+        }
+        return [case for case in cases if "-".join(case) not in known]
+
+    def add(self, name: str, found: Mapping[str, Any]) -> None:
+        """Write a case; a file that is cut off by a crash is never left behind."""
+        self.cases[name] = {"run": self._run, **found}
+        order = ["-".join(case) for case in CASES]
+        cases = {name: self.cases[name] for name in order if name in self.cases}
+        whole = {"cores": os.cpu_count(), "rows": ROWS, "cases": cases}
+        growing = self._path.with_suffix(".growing")
+        growing.write_text(json.dumps(whole, indent=1) + "\n")
+        growing.replace(self._path)
+
+
+def commit() -> str:
+    """The commit that is measured, with "+" behind it where source has been changed since."""
+    root = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,  # noqa: S607
+        )
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src", "crates")
+    return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
 
 
 def document(*words: str, env: Mapping[str, str]) -> dict[str, Any]:
@@ -118,6 +178,10 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--again", action="store_true")
+    which.add_argument("--missing", action="store_true")
     given = parser.parse_args()
     asked = Asked(given.rounds, given.budget, given.scale, 0.0)
     if given.quick:
@@ -130,7 +194,9 @@ def main() -> None:
         raise measure.BenchError(f"cases are {', '.join(map('-'.join, CASES))}")
     measure.adopt_orphans()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
-    results: dict[str, dict[str, Any]] = {}
+    how = {"commit": commit(), "scale": asked.scale, "budget": asked.budget, "rounds": asked.rounds}
+    results = Results(given.results, how)
+    cases = results.left(cases, again=given.again, missing=given.missing)
     with contextlib.ExitStack() as stack:
         made = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tune-")))
         made.chmod(0o755)
@@ -148,15 +214,14 @@ def main() -> None:
                 continue
             if case[:3] not in sources:
                 sources[case[:3]] = prepare(stack, root, case, asked.scale)
-            results["-".join(case)] = measured(*sources[case[:3]], places[case[3]], asked)
-            tell("-".join(case), results["-".join(case)])
-    off = [name for name, found in results.items() if found["ratio"] > 1 + AIM]
-    print(f"{len(results) - len(off)} of {len(results)} defaults within {AIM:.0%} of the best")
-    if not wanted:
-        RESULTS.write_text(json.dumps(
-            {"cores": os.cpu_count(), "scale": asked.scale, "quick": given.quick, "rows": ROWS,
-             "budget": asked.budget, "rounds": asked.rounds, "cases": results}, indent=1,
-        ) + "\n")  # fmt: skip
+            found = measured(*sources[case[:3]], places[case[3]], asked)
+            results.add("-".join(case), found)
+            tell("-".join(case), found)
+    off = [name for name, found in results.cases.items() if found["ratio"] > 1 + AIM]
+    known = len(results.cases)
+    print(f"{known - len(off)} of {known} defaults within {AIM:.0%} of the best")
+    missing = [name for name in map("-".join, CASES) if name not in results.cases]
+    print(f"not measured: {', '.join(missing) or 'none'}")
 
 
 def prepare(
