@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from e2e.tools import Shell
 from lab.browser import Browser
 from lab.process import wait_until
-from rowfall.cli.live import LivePage
+from rowfall.cli.live import EVERY_SECONDS, MOST_VIEWERS, LivePage
 from rowfall.core.errors import UsageError
 from rowfall.report.page import Page, Tile
 
@@ -30,8 +31,10 @@ class Shown:
 
     def __init__(self) -> None:
         self.rows, self.ended = "0", False
+        self.looks = 0
 
     def __call__(self) -> tuple[Page, bool]:
+        self.looks += 1
         state = "done" if self.ended else "running"
         return Page("load 1", state=state, tiles=(Tile("rows", self.rows),)), self.ended
 
@@ -125,15 +128,52 @@ def test_what_is_no_request_is_refused(live: LivePage) -> None:
         assert to.recv(64) == b""
 
 
-def test_a_load_that_nobody_looks_at_imports_no_page() -> None:
-    """It would take a tenth of a second of the load."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, rowfall.cli.live as live\n"
-         "live.LivePage(0, lambda: None).close()\nprint(*sorted(sys.modules))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    dear = {"http.server", "email", "ssl", "rich", "sqlite3", "rowfall.report.page"}
-    assert not dear & set(done.stdout.split())
+_LOOKED_AT = r"""
+import socket, sys, rowfall.cli.live as live
+
+def look():
+    from rowfall.report.page import Page
+    return Page("load 1"), False
+
+page = live.LivePage(0, look)
+host = f"127.0.0.1:{page.port}"
+for name in sys.argv[1:]:
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as to:
+        path = page.url.partition(host)[2] + name
+        to.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        found = b""
+        while b"load 1" not in found:
+            found += to.recv(65536)
+print(*sorted(sys.modules))
+"""
+
+
+def test_a_load_imports_no_page_until_somebody_looks_and_never_a_server() -> None:
+    """What the standard library's HTTP server brings is more CPU than the page itself."""
+    for asked, page in (((), False), (("", "events"), True)):
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOKED_AT, *asked], capture_output=True, text=True, check=True
+        )
+        found = set(done.stdout.split())
+        assert not {"http", "http.server", "http.client", "email", "ssl", "rich"} & found
+        assert ("rowfall.report.page" in found) is page
+
+
+def test_it_is_drawn_once_a_second_however_many_look(live: LivePage, shown: Shown) -> None:
+    path, began = urlsplit(live.url).path, time.monotonic()
+    with ExitStack() as opened:
+        for number in range(MOST_VIEWERS):
+            to, read = events(live)
+            opened.enter_context(to)
+            next(read)
+            assert get(live, path)[0] == 200
+            shown.rows = str(number)
+        seconds = time.monotonic() - began
+        assert 1 <= shown.looks <= 1 + seconds / EVERY_SECONDS
+        # One more than there may be is sent away.
+        to, read = events(live)
+        with to:
+            assert next(read, None) is None
 
 
 def test_it_listens_on_this_machine_only(live: LivePage) -> None:

@@ -3,8 +3,8 @@
 On 127.0.0.1 only, under a path that nobody can guess. States are made while somebody looks, once a
 second, from the small file that a running load writes for ``rowfall status``.
 
-The process of the load does all that, so it has to be cheap: what draws the page and what speaks
-HTTP are imported when somebody looks first, 20 CPU-ms each.
+The process of the load does all that, so it has to be cheap: what draws the page is imported when
+somebody looks first, and the HTTP server of the standard library never is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
+from rowfall.cli.live_requests import PageRequest
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, RowfallError, UsageError
 from rowfall.core.events import Event, LoadStarted
@@ -128,7 +129,9 @@ class LivePage:
         self._state = ""
         self._last = False
         self._viewers = 0
-        self._asked = 0.0
+        self._drawing = threading.Lock()
+        self._drawn = 0.0  # as of time.monotonic(), and what was shown then
+        self._shown: tuple[Page, dict[str, Any]] | None = None
         try:
             self._server = _Server(port, self)
         except (OSError, OverflowError) as error:
@@ -177,25 +180,30 @@ class LivePage:
                 self._renew()
                 time.sleep(max(EVERY_SECONDS, (time.thread_time() - began) / MOST_SHARE))
 
-    def _renew(self, *, last: bool = False) -> Page | None:
-        """Look at the load; those who wait get what has changed."""
+    def _renew(self, *, last: bool = False) -> tuple[Page, dict[str, Any]] | None:
+        """Return the page and its state, at most a second old; those who wait get what is new."""
         from rowfall.report.page import Page, page_state
 
-        try:
-            page, ended = self._look()
-        except RowfallError as error:  # a ledger that is locked; the next look may do
-            if not last:
-                return None
-            page, ended = Page("load", warnings=(error.message,)), True
-        state = units.as_json(page_state(page))
-        with self._changed:
-            if state != self._state and not self._last:
-                self._number += 1
-                self._state = state
-            if (last or ended) and not self._last:
-                self._last = True
-            self._changed.notify_all()
-        return page
+        with self._drawing:
+            now = time.monotonic()
+            if self._shown is not None and not last and now - self._drawn < EVERY_SECONDS:
+                return self._shown  # however many look, and however often
+            try:
+                page, ended = self._look()
+            except RowfallError as error:  # a ledger that is locked; the next look may do
+                if not last:
+                    return None
+                page, ended = Page("load", warnings=(error.message,)), True
+            self._shown, self._drawn = (page, page_state(page)), now
+            state = units.as_json(self._shown[1])
+            with self._changed:
+                if state != self._state and not self._last:
+                    self._number += 1
+                    self._state = state
+                if (last or ended) and not self._last:
+                    self._last = True
+                self._changed.notify_all()
+            return self._shown
 
     def allows(self, path: str, host: str) -> bool:
         """Tell whether a request has the token, and came by the address of this machine.
@@ -208,10 +216,11 @@ class LivePage:
 
     def html(self) -> str:
         """Return the page as it is now."""
-        from rowfall.report.page import Page, live_html
+        from rowfall.report.page import Page, live_html, page_state
 
-        page = self._renew()
-        return live_html(page or Page("load"), f"/{self._token}/events")
+        page = Page("load")
+        page, state = self._renew() or (page, page_state(page))
+        return live_html(page, state, f"/{self._token}/events")
 
     def follow(self, known: int, send: Callable[[bytes], None]) -> None:
         """Send states as server-sent events, until the last one or until nobody takes them.
@@ -257,8 +266,6 @@ class _Server(ThreadingTCPServer):
         super().__init__((HOST, port), BaseRequestHandler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        from rowfall.cli.live_requests import PageRequest
-
         PageRequest(self._page, request, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

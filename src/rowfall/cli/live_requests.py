@@ -1,20 +1,24 @@
-"""Requests for the live page of a load, by the HTTP server of the standard library.
+"""Requests for the live page of a load: a GET of the page, or of the states that follow it.
 
-Imported when the first one comes: with what it brings (http.client, email, ssl) that is 20 CPU-ms,
-which a load that nobody looks at need not spend.
+They are read here and not by the HTTP server of the standard library, whose modules (http.client,
+email, ssl) cost a load that somebody looks at 17 CPU-ms, more than the page itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from socketserver import BaseServer
+from socketserver import BaseServer, StreamRequestHandler
 from typing import Any, Protocol
 
 # Requests are a line and some headers from this machine.
 REQUEST_SECONDS = 10.0
+# Of a line, and lines: as the standard library has them. Browsers send some 15 headers.
+MOST_LINE, MOST_HEADERS = 65_536, 100
+_PHRASES = {
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 414: "URI Too Long", 431: "Request Header Fields Too Large",
+}  # fmt: skip
 
 
 class WatchedPage(Protocol):
@@ -30,71 +34,80 @@ class WatchedPage(Protocol):
         """Send states as they change, those behind a number, until the load has ended."""
 
 
-class PageRequest(BaseHTTPRequestHandler):
+class PageRequest(StreamRequestHandler):
     """Answers GET /TOKEN/ and GET /TOKEN/events once; everything else is refused."""
 
     timeout = REQUEST_SECONDS
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "rowfall", ""
 
     def __init__(self, page: WatchedPage, request: Any, address: Any, server: BaseServer) -> None:
         self._page = page
         super().__init__(request, address, server)
 
-    def parse_request(self) -> bool:
-        known = super().parse_request()
-        if known and self.request_version == "HTTP/0.9":
-            self.send_error(HTTPStatus.BAD_REQUEST)
-            return False
-        return known
+    def handle(self) -> None:
+        with suppress(OSError):  # whoever asks has gone, or is silent for too long
+            self._answer()
 
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        if not self._page.allows(self.path, self.headers.get("Host", "")):
-            self.send_error(HTTPStatus.FORBIDDEN)
+    def _answer(self) -> None:
+        line = self.rfile.readline(MOST_LINE + 1)
+        if len(line) > MOST_LINE:
+            self._refuse(414)
             return
-        what = self.path.partition("?")[0].lstrip("/").partition("/")[2]
-        if self.command != "GET":
-            self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
+        words = line.decode("latin-1").split()
+        if not words:
+            return
+        if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1"):
+            self._refuse(400)
+            return
+        headers = self._headers()
+        if headers is None:
+            self._refuse(431)
+            return
+        method, path, _ = words
+        what = path.partition("?")[0].lstrip("/").partition("/")[2]
+        if not self._page.allows(path, headers.get("host", "")):
+            self._refuse(403)
+        elif method != "GET":
+            self._refuse(405)
         elif what == "":
             body = self._page.html().encode("utf-8", "backslashreplace")
-            self._head(HTTPStatus.OK, "text/html; charset=utf-8", len(body))
-            self.wfile.write(body)
+            self._send(_head(200, "text/html; charset=utf-8", len(body)) + body)
         elif what == "events":
-            self._head(HTTPStatus.OK, "text/event-stream")
-            known = self.headers.get("Last-Event-ID", "")
+            self._send(_head(200, "text/event-stream"))
+            known = headers.get("last-event-id", "")
             number = int(known) if len(known) < 20 and known.isdecimal() else 0
-            with suppress(OSError):  # whoever looked has gone
-                self._page.follow(number, self._send)
+            self._page.follow(number, self._send)
         else:
-            self.send_error(HTTPStatus.NOT_FOUND)
+            self._refuse(404)
+
+    def _headers(self) -> dict[str, str] | None:
+        """Return the headers by their names in small letters; None where they are too many."""
+        found: dict[str, str] = {}
+        for _ in range(MOST_HEADERS + 1):
+            line = self.rfile.readline(MOST_LINE + 1)
+            if len(line) > MOST_LINE:
+                return None
+            if line in (b"\r\n", b"\n", b""):
+                return found
+            name, _, value = line.decode("latin-1").partition(":")
+            found.setdefault(name.lower(), value.strip())
+        return None
+
+    def _refuse(self, status: int) -> None:
+        """Refuse a request; no text of it is repeated."""
+        body = f"{status} {_PHRASES[status]}\n".encode()
+        self._send(_head(status, "text/plain", len(body)) + body)
 
     def _send(self, data: bytes) -> None:
         self.wfile.write(data)
 
-    def _head(self, status: HTTPStatus, kind: str, size: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        if size is not None:
-            self.send_header("Content-Length", str(size))
-        for name, value in (
-            ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"),
-            ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"),
-            ("Cross-Origin-Resource-Policy", "same-origin"), ("Connection", "close"),
-        ):  # fmt: skip
-            self.send_header(name, value)
-        self.end_headers()
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request, also one that the library cannot read; no text of it is repeated."""
-        self.request_version = "HTTP/1.1"  # by default 0.9, whose answers have no status
-        status = HTTPStatus(code)
-        body = f"{status.value} {status.phrase}\n".encode()
-        self._head(status, "text/plain", len(body))
-        self.wfile.write(body)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the token is in the path."""
+def _head(status: int, kind: str, size: int | None = None) -> bytes:
+    lines = [f"HTTP/1.1 {status} {_PHRASES[status]}", f"Content-Type: {kind}"]
+    if size is not None:
+        lines.append(f"Content-Length: {size}")
+    lines += [
+        "Cache-Control: no-store", "Referrer-Policy: no-referrer",
+        "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY",
+        "Cross-Origin-Resource-Policy: same-origin", "Connection: close", "", "",
+    ]  # fmt: skip
+    return "\r\n".join(lines).encode()

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
@@ -53,16 +53,17 @@ _WRITTEN = {
 
 def page_html(page: Page) -> str:
     """Return a page as one HTML document that asks for nothing else."""
-    return _document(page, "default-src 'none'", "")
+    return _document(page, page_state(page), "default-src 'none'", "")
 
 
-def live_html(page: Page, events: str) -> str:
+def live_html(page: Page, state: Mapping[str, Any], events: str) -> str:
     """Return a page that draws itself anew with each state that a server sends.
 
     Args:
+        state: of the page.
         events: path of the server-sent events, each of them a :func:`page_state` as JSON.
     """
-    return _document(page, "default-src 'none'; connect-src 'self'", events)
+    return _document(page, state, "default-src 'none'; connect-src 'self'", events)
 
 
 def page_state(page: Page) -> dict[str, Any]:
@@ -81,14 +82,13 @@ def page_state(page: Page) -> dict[str, Any]:
     return {"title": _text(page.title), "head": _head(page), "charts": found}
 
 
-def _document(page: Page, policy: str, events: str) -> str:
-    """Return the document.
+def _document(page: Page, state: Mapping[str, Any], policy: str, events: str) -> str:
+    """Return the document of a page and its state.
 
     Args:
         policy: what the page may fetch. Scripts are those two alone, by their digests; styles are
             also set by the drawings.
     """
-    state = page_state(page)
     scripts = [_file("charts.js"), _file("page.js")]
     digests = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
     policy += (
