@@ -110,16 +110,10 @@ class Results:
 
 def commit() -> str:
     """The commit that is measured, with "+" behind it where source has been changed since."""
-    root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,  # noqa: S607
-        )
+        command = ["git", "-C", str(Path(__file__).parents[1]), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     changed = git("status", "--porcelain", "--", "src", "crates")

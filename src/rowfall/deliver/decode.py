@@ -87,6 +87,23 @@ class DeclinedError(RowfallError):
         self.split, self.said = split, said
 
 
+def block_by_block(settings: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    """Return settings with which an engine makes a part of each block that the decoder has made.
+
+    The decoder ends a block by its own count of bytes. An engine that counts fewer in it would put
+    two together, and sort them once more: 1 M rows of lineitem in blocks of 29 MiB cost a server
+    0.58 CPU-seconds in place of 0.32.
+    """
+    found = dict(settings)
+    if _PARQUET_ROWS in found:
+        return found  # of Parquet half of a block is enough already
+    for name in ("min_insert_block_size_rows", "min_insert_block_size_bytes"):
+        value = found.get(name)
+        if isinstance(value, int):
+            found[name] = value // 2
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class DecoderInput:
     """The input of every delivery through the decoder.
@@ -332,7 +349,7 @@ class Decode:
         structure = block_structure(schema.reads)
         rows = select_blocks(schema, [f"file([{files}], 'Native', {structure})"])
         text = sql.insert(self._input.target.into(order.staging, schema), schema.columns, rows)
-        statement = Statement(text, order.settings, query_id=order.attempt, alters=None)
+        statement = Statement(text, block_by_block(order.settings), order.attempt, alters=None)
         return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
     def result_of(self, child: DecoderProcess, order: DeliveryOrder) -> Summary | None:
@@ -406,7 +423,8 @@ class DecodePush(Decode):
         into = self._input.target.into(order.staging, order.schema)
         text = insert_decoded_blocks(into, order.schema)
         # A row that waits in the server's queue would be missing when staging is counted.
-        settings = self._server.facts.known({**order.settings, "async_insert": 0})
+        settings = block_by_block(order.settings)
+        settings = self._server.facts.known({**settings, "async_insert": 0})
         if self._packed:
             settings["decompress"] = 1  # of the HTTP interface
         seen: list[Mapping[str, int]] = [{} for _ in outputs]
@@ -547,7 +565,7 @@ class DecodeInside:
 
         statement = Statement(
             self._statement(order, list(texts)),
-            self._server.facts.known(order.settings),
+            self._server.facts.known(block_by_block(order.settings)),
             query_id=order.attempt, alters=None, texts=texts,
         )  # fmt: skip
         try:

@@ -376,7 +376,23 @@ def shape_of(
         encoding=facts.encoding,
         remote=facts.remote,
         decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
+        stream_bytes=_stream_bytes(facts, transport, groups, todo),
     )
+
+
+def _stream_bytes(
+    facts: LoadFacts, transport: Transport, groups: Sequence[Group], todo: Sequence[int]
+) -> int:
+    """Return the bytes in memory of a connection in a mean attempt; 0 where nobody knows.
+
+    What rowfall-decode builds is no part of another size: a thread that parses writes it, too.
+    """
+    count = rows(facts, todo)
+    busy = sum(1 for group in groups if group.indexes)
+    inserts = facts.destination.makes_parts and transport.delivery.value != BUILD
+    if count is None or not busy or not inserts:
+        return 0
+    return int(count * facts.schema.row_bytes / busy) // max(1, transport.streams)
 
 
 def sends_rows(transport: Transport) -> bool:

@@ -35,6 +35,12 @@ MOST_BLOCK_ROWS = 5_000_000
 # 3.7 s with blocks of 256 MiB, 4.8 s with blocks of 1 GiB).
 MOST_BLOCK_BYTES = 256 << 20
 LEAST_BLOCK_BYTES = 8 << 20
+# What one column of a part costs its engine, in bytes that are sent and inserted meanwhile: 1.4 ms
+# of CPU, be it of 3 columns or of 51, and 1.3 s a GB (10 M trips and 0.5 M taxi rows into a server
+# of 24.10 on this machine, blocks of 4 to 100 MiB).
+BYTES_PER_PART_COLUMN = 1 << 20
+# Of 3 columns, blocks of 8 MiB were not faster than those of 16, and their parts are twice as many.
+LEAST_SHARED_BYTES = 16 << 20
 # Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
 # file are held at once, see max_insert_delayed_streams_for_parallel_write.
 BYTES_PER_PARTITION_STREAM = 1 << 20
@@ -70,7 +76,8 @@ _ORC_ROWS = "input_format_orc_row_batch_size"
 PARQUET_WAITING = "input_format_parquet_memory_high_watermark"
 _PARQUET_ROWS = "input_format_parquet_max_block_size"
 _PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
-OWN_PARQUET = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
+_OWN_BYTES = 16 << 20
+OWN_PARQUET = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: _OWN_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class LoadShape:
         encoding: None for generators.
         remote: read over the network.
         decoded: rowfall-decode makes the blocks, and holds one for each pipe itself.
+        stream_bytes: in memory, of the rows of one attempt that come by one connection or one
+            statement; 0 where that is unknown, and where no engine inserts blocks.
     """
 
     files: int
@@ -96,6 +105,7 @@ class LoadShape:
     encoding: Encoding | None
     remote: bool
     decoded: bool = False
+    stream_bytes: int = 0
 
 
 def compute_settings(
@@ -312,17 +322,33 @@ def block(facts: Facts, shape: LoadShape) -> tuple[int, int]:
     """Return the rows and bytes at which a block becomes a part.
 
     bytes = (memory - base - buffers) / (4 x insert threads), less where the statement would
-    reserve more than it may.
+    reserve more than it may, and where an attempt is short (:func:`shared_block`).
     """
     readers, inserting = _thread_counts(facts, shape)
     room = most_block(facts, shape, inserting)
     if room >= LEAST_WIDE_BYTES:
         room = min(room, max(_reservable(facts, shape, readers, inserting), LEAST_WIDE_BYTES))
-    size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
+    size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room, shared_block(shape, inserting)))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
     rows = max(65_536, min(most, int(size / max(shape.row_bytes, 1.0))))
     return rows, size
+
+
+def shared_block(shape: LoadShape, inserting: int) -> int:
+    """Return the bytes of a block with which reading and inserting an attempt overlap best.
+
+    A block is sent, sorted and written when its last row has been read. Of n blocks, the last one
+    is inserted while nothing is read any more: a time of 1/n. Each costs a part of all columns, a
+    time of n. Both together are least where a block is the square root of (bytes x bytes of a
+    part), and near it they hardly change: an estimate of the rows that is off by half does no harm.
+    """
+    held = shape.stream_bytes // inserting
+    parts = max(1, min(shape.partitions, 1000)) * len(shape.columns)
+    size = math.isqrt(held * parts * BYTES_PER_PART_COLUMN)
+    if 2 * held <= 3 * size:
+        return MOST_BLOCK_BYTES  # one block is nearer to the best than two
+    return max(LEAST_SHARED_BYTES, size)
 
 
 def block_settings(facts: Facts, shape: LoadShape, size: int) -> dict[str, int]:
@@ -340,6 +366,16 @@ def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
     rows, size = block(facts, shape)
     inserting = insert_threads(facts, shape)
     fixed = bytes_text(_fixed_memory(facts, shape, inserting))
+    memory = (
+        f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
+        f"({COPIES_PER_BLOCK + shape.decoded} x {inserting} threads), at most "
+        f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows"
+    )
+    shared = (
+        f"{bytes_text(shape.stream_bytes // inserting)} of each thread in blocks so small that "
+        f"most are inserted while others are read, and so large that parts of "
+        f"{counted(len(shape.columns), 'column')} are few"
+    )
     # Blocks on their way are smaller; of wide rows the engine's own size would be too much.
     passing = max(LEAST_READ_ROWS, int(size / 4 / max(shape.row_bytes, 1.0)))
     reading = Setting(
@@ -353,7 +389,8 @@ def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
     )
     orc = shape.encoding is not None and shape.encoding.format == "ORC"
     batch = max(1, int(size / 4 / max(shape.row_bytes, 1.0)))
-    typed = _parquet(rows, size) if held else []
+    is_shared = size == shared_block(shape, inserting) < MOST_BLOCK_BYTES
+    typed = _parquet(rows, size) if held and (is_shared or size >= 2 * _OWN_BYTES) else []
     least = 2 if typed else 1
     return [
         *([reading] if passing < READ_ROWS else []),
@@ -371,10 +408,7 @@ def _blocks(facts: Facts, shape: LoadShape) -> list[Setting]:
         Setting(
             "min_insert_block_size_bytes",
             size // least,
-            ("half of " if typed else "")
-            + f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
-            f"({COPIES_PER_BLOCK + shape.decoded} x {inserting} threads), at most "
-            f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows",
+            ("half of " if typed else "") + (shared if is_shared else memory),
         ),
         Setting(
             "max_memory_usage",
@@ -391,8 +425,6 @@ def _parquet(rows: int, size: int) -> list[Setting]:
     columns. The
     end of a row group is a smaller block: half of a block is enough for a part.
     """
-    if size < 2 * OWN_PARQUET[_PARQUET_BYTES]:
-        return []
     whole = "a block of the reader becomes a part without being copied into a larger one"
     return [
         Setting(_PARQUET_ROWS, rows, whole),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,9 @@ from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.planner import make_plan
-from rowfall.plan.settings import LoadShape, chosen_settings, compute_settings, lower
+from rowfall.plan.settings import LoadShape, block, chosen_settings, compute_settings, lower
 from rowfall.plan.transport import count_streams
+from rowfall.schema.types.strict_reading import strict_column
 from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
 
@@ -82,6 +84,7 @@ def plan_of(
     schema: Schema = SCHEMA,
     loaded: frozenset[int] = frozenset(),
     export: Path | None = None,
+    program: str | None = None,
 ) -> Plan:
     options = options or Options()
     source = Files(sizes)
@@ -99,6 +102,7 @@ def plan_of(
         schema,
         (WriterFacts(facts),),
         loaded=loaded,
+        program=program,
     )
     return make_plan(known, options)
 
@@ -211,6 +215,47 @@ class TestSettings:
         assert (made["max_threads"], made["max_insert_threads"]) == (readers, writers)
         assert 8 << 20 <= int(made["min_insert_block_size_bytes"]) <= most
 
+    @pytest.mark.parametrize(
+        ("columns", "megabytes", "partitions", "least", "most"),
+        [
+            # What was fastest into a server: 10 M rows of 3 columns in blocks of 16 to 32 MiB,
+            # 1 M of 16 columns in 32, 0.5 M of 51 columns in one; 5 GB are long without an end.
+            (3, 120, 1, 16, 32), (16, 56, 1, 24, 40), (51, 107, 1, 256, 256),
+            (3, 40_000, 1, 256, 256),
+            # A block of many partitions is many parts.
+            (3, 120, 56, 256, 256),
+            # Rows may be more than estimated; so few are one block even so, or nobody has counted.
+            (3, 12, 1, 16, 16), (3, 2, 1, 256, 256), (3, 0, 1, 256, 256),
+        ],
+    )  # fmt: skip
+    def test_an_attempt_of_narrow_rows_is_inserted_while_it_is_read(
+        self, columns: int, megabytes: int, partitions: int, least: int, most: int
+    ) -> None:
+        made = tuple(Column(f"c{n}", "UInt64") for n in range(columns))
+        shape = LoadShape(
+            8, 1 << 20, 24.0, partitions, made, CSV_GZ, remote=False, decoded=True,
+            stream_bytes=megabytes * 1_000_000,
+        )  # fmt: skip
+        one = Facts("24.10", 1, 32 << 30)
+        assert least << 20 <= block(one, shape)[1] <= most << 20
+        # As much for each of two insert threads of one statement, within the memory there is.
+        two = Facts("26.9", 2, 64 << 30)
+        both = replace(shape, stream_bytes=2 * shape.stream_bytes)
+        assert block(two, both)[1] == block(one, shape)[1]
+        assert block(Facts("24.10", 1, 512 << 20), shape)[1] <= 32 << 20
+
+    def test_the_rows_of_a_load_decide_about_its_blocks(self) -> None:
+        reason = "min_insert_block_size_bytes"
+        few, many = (plan_of([size] * 8).work.settings for size in (10_000, 10_000_000))
+        assert "of each thread" not in {s.name: s.reason for s in few}[reason]
+        assert "of each thread in blocks" in {s.name: s.reason for s in many}[reason]
+        # Who makes parts of blocks parses them, too: none is small so that another is read meanwhile.
+        columns = tuple(strict_column(name, name, "Int64", Kind.TEXT) for name in "ab")
+        schema = replace(SCHEMA, columns=columns)
+        made = plan_of([10_000_000] * 8, schema=schema, program="/rowfall-decode")
+        assert made.transport.delivery.value == "build"
+        assert "of each thread" not in {s.name: s.reason for s in made.work.settings}[reason]
+
     def test_blocks_of_the_parquet_reader_become_parts_as_they_are(self) -> None:
         columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
         encoding = Encoding("Parquet", "none", Kind.TYPED)
@@ -223,6 +268,12 @@ class TestSettings:
         assert (
             made["min_insert_block_size_bytes"] <= made["input_format_parquet_prefer_block_bytes"]
         )
+        # Also those that are small to be inserted while others are read: put together they would
+        # be sorted once more.
+        short = replace(shape, columns=columns[:3], row_bytes=24.0, stream_bytes=90_000_000)
+        shared = {s.name: s.value for s in compute_settings(Facts("26.9", 1, 8 << 30), short, {})}
+        assert shared["input_format_parquet_prefer_block_bytes"] == 16_826_036
+        assert shared["min_insert_block_size_bytes"] == 16_826_036 // 2
         smaller = {s.name: s.value for s in lower(settings)}
         assert smaller["input_format_parquet_max_block_size"] == 65_409
         assert smaller["input_format_parquet_prefer_block_bytes"] == 16 << 20
