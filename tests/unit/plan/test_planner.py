@@ -249,7 +249,7 @@ class TestSettings:
         few, many = (plan_of([size] * 8).work.settings for size in (10_000, 10_000_000))
         assert "of each thread" not in {s.name: s.reason for s in few}[reason]
         assert "of each thread in blocks" in {s.name: s.reason for s in many}[reason]
-        # Who makes parts of blocks parses them, too: none is small so that another is read meanwhile.
+        # Who makes parts of blocks parses them, too: nothing goes on meanwhile.
         columns = tuple(strict_column(name, name, "Int64", Kind.TEXT) for name in "ab")
         schema = replace(SCHEMA, columns=columns)
         made = plan_of([10_000_000] * 8, schema=schema, program="/rowfall-decode")
