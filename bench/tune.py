@@ -47,6 +47,7 @@ FILES = 8
 CASES = tuple(itertools.product(
     ROWS, ("csv.gz", "json", "parquet"), ("disk", "s3"), ("folder", "server")
 ))  # fmt: skip
+Case = tuple[str, str, str, str]  # table, format, where it is read from, target
 # One of each table, format, source and target, and two of each pair that behave differently.
 QUICK = (
     ("trips", "csv.gz", "disk", "folder"), ("trips", "csv.gz", "s3", "server"),
@@ -87,8 +88,8 @@ class Results:
             self.cases = json.loads(path.read_text())["cases"]
 
     def left(
-        self, cases: Sequence[tuple[str, ...]], *, again: bool, missing: bool
-    ) -> list[tuple[str, ...]]:  # fmt: skip
+        self, cases: Sequence[Case], *, again: bool, missing: bool
+    ) -> list[Case]:  # fmt: skip
         """The cases that are yet to be measured."""
         if again:
             return list(cases)
