@@ -367,6 +367,7 @@ def shape_of(
         todo: indexes of their splits.
     """
     listing, schema = facts.listing, facts.schema
+    decoded = transport.parser.value != ENGINE or transport.delivery.value == BUILD
     return LoadShape(
         files=max((len(g.indexes) for g in groups), default=1),
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
@@ -375,8 +376,9 @@ def shape_of(
         columns=schema.reads,
         encoding=facts.encoding,
         remote=facts.remote,
-        decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
+        decoded=decoded,
         stream_bytes=_stream_bytes(facts, transport, groups, todo),
+        sent=decoded and transport.delivery.value == PUSH,
     )
 
 

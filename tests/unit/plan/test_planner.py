@@ -256,6 +256,28 @@ class TestSettings:
         assert made.transport.delivery.value == "build"
         assert "of each thread" not in {s.name: s.reason for s in made.work.settings}[reason]
 
+    @pytest.mark.parametrize(
+        ("memory", "columns", "sent", "size"),
+        [
+            # Half of a server of 2.8 GiB for each of two connections: 125 files, 608 MB taken.
+            (864 << 20, 51, False, 13), (864 << 20, 51, True, 100), (8 << 30, 51, True, 256),
+            (864 << 20, 3, False, 102), (864 << 20, 3, True, 102), (600 << 20, 51, True, 8),
+        ],
+    )  # fmt: skip
+    def test_blocks_that_are_sent_are_worth_the_files_of_their_part(
+        self, memory: int, columns: int, sent: bool, size: int
+    ) -> None:
+        text, number = "Nullable(String)", "Nullable(Int8)"
+        taken = tuple(Column(f"c{n}", text if n % 2 else number) for n in range(columns))
+        encoding = Encoding("MySQL", "none", Kind.TYPED)
+        shape = LoadShape(
+            4, 42_500_000, 900.0, 1, taken, encoding, remote=True, decoded=True, sent=sent
+        )
+        made = {s.name: s.value for s in compute_settings(Facts("24.10", 1, memory), shape, {})}
+        found = int(made["min_insert_block_size_bytes"])
+        assert abs(found / 1e6 - size) < 0.1 * size, found
+        assert (made["min_insert_block_size_rows"] == 5_000_000) is sent
+
     def test_blocks_of_the_parquet_reader_become_parts_as_they_are(self) -> None:
         columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
         encoding = Encoding("Parquet", "none", Kind.TYPED)
