@@ -259,8 +259,8 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("memory", "columns", "sent", "size"),
         [
-            # Half of a server of 2.8 GiB for each of two connections: 125 files, 608 MB taken.
-            (864 << 20, 51, False, 13), (864 << 20, 51, True, 100), (8 << 30, 51, True, 256),
+            # Half of a server of 2.8 GiB for each of two connections: 125 files, 640 MB taken.
+            (864 << 20, 51, False, 13), (864 << 20, 51, True, 84), (8 << 30, 51, True, 256),
             (864 << 20, 3, False, 102), (864 << 20, 3, True, 102), (600 << 20, 51, True, 8),
         ],
     )  # fmt: skip
