@@ -100,7 +100,7 @@ def block_by_block(settings: Mapping[str, str | int | float]) -> dict[str, str |
     for name in ("min_insert_block_size_rows", "min_insert_block_size_bytes"):
         value = found.get(name)
         if isinstance(value, int):
-            found[name] = value // 2
+            found[name] = -(-value // 2)  # 0 would be no limit
     return found
 
 
