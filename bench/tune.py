@@ -215,8 +215,19 @@ def main() -> None:
     off = [name for name, found in results.cases.items() if found["ratio"] > 1 + AIM]
     known = len(results.cases)
     print(f"{known - len(off)} of {known} defaults within {AIM:.0%} of the best")
-    missing = [name for name in map("-".join, CASES) if name not in results.cases]
-    print(f"not measured: {', '.join(missing) or 'none'}")
+    print(overview(results.cases))
+
+
+def overview(cases: Mapping[str, Mapping[str, Any]]) -> str:
+    """The best beside the default in every case, as Markdown; nothing where it is not measured."""
+    ways = [(to, where) for to in ("folder", "server") for where in ("disk", "s3")]
+    lines = ["| | " + " | ".join(f"{where} to {to}" for to, where in ways) + " |"]
+    lines.append("|---|" + "---:|" * len(ways))
+    for table, suffix in dict.fromkeys(case[:2] for case in CASES):
+        found = [cases.get(f"{table}-{suffix}-{where}-{to}") for to, where in ways]
+        ratios = ["" if one is None else f"{one['ratio']:.2f}" for one in found]
+        lines.append(f"| {table} {suffix} | {' | '.join(ratios)} |")
+    return "\n".join(lines)
 
 
 def prepare(

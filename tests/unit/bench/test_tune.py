@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from bench.tune import CASES, Results
+from bench.tune import CASES, Results, overview
 
 HOW = {"commit": "abc", "scale": 0.5, "budget": "20s", "rounds": 3}
 FOUND = {"ratio": 1.01}
@@ -37,3 +37,12 @@ def test_a_run_goes_on_where_another_ended(tmp_path: Path) -> None:
     assert results.left(CASES[:3], again=False, missing=True) == [new]
     assert results.left(CASES[:3], again=True, missing=False) == [known, other, new]
     assert Results(path, HOW | {"scale": 1.0}).left([known], again=False, missing=False) == [known]
+
+
+def test_the_overview_has_a_place_for_every_case() -> None:
+    text = overview({"trips-json-s3-server": FOUND, "lineitem-parquet-disk-folder": {"ratio": 0.9}})
+    lines = text.splitlines()
+    assert len(lines) == 2 + 9
+    assert "| trips json |  |  |  | 1.01 |" in lines
+    assert lines[-1] == "| lineitem parquet | 0.90 |  |  |  |"
+    assert lines[0] == "| | disk to folder | s3 to folder | disk to server | s3 to server |"
