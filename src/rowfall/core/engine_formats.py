@@ -119,6 +119,11 @@ def are_given(name: str) -> bool:
     return name in BY_NAME and BY_NAME[name].given
 
 
+def has_schema_file(name: str) -> bool:
+    """Tell whether a format is read by a schema that only the server has."""
+    return are_given(name) and "format_schema=" in BY_NAME[name].needs
+
+
 def needs(name: str) -> str:
     """Return a clause on what a format needs besides the file, as a schema; "" for nothing."""
     return BY_NAME[name].needs if name in BY_NAME else ""

@@ -181,6 +181,11 @@ def enum_names(arguments_: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", name) for name in _ENUM.findall(arguments_)]
 
 
+def enum_numbers(arguments_: str) -> list[int]:
+    """Return the numbers of an enum's values."""
+    return [int(number) for number in re.findall(r"-?[0-9]+", _ENUM.sub("", arguments_))]
+
+
 def csv_fields(type_: str) -> int:
     """Return the number of CSV fields of a column, where each element of a tuple has its own."""
     found = _TUPLE.match(type_.strip())

@@ -16,7 +16,7 @@ from rowfall.contracts.receiver import (
     Receiver,
     first_line,
 )
-from rowfall.core import retry, units
+from rowfall.core import engine_formats, retry, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
@@ -70,7 +70,10 @@ class ChangedError(SourceError):
 
 
 class OtherColumnsError(ChangedError):
-    """Objects whose columns are not those of the load, each with what differs."""
+    """Objects whose columns are not those of the load, each with what differs.
+
+    A second line of that is a hint of its own.
+    """
 
 
 class NullListsError(ChangedError):
@@ -188,6 +191,8 @@ class Remedies:
             if work.pieces and error.code in DATA_CODES:
                 # Their rows have been read; the format cannot hold them.
                 return _without(work, [(s, error) for s in work.splits])
+            if error.code in DATA_CODES and self._is_read_by_schema_file():
+                return self._refused_by_server(work, error)
             if self._is_sent_as_it_is(work, error):
                 self._given.notes.add(
                     "info", f"{first_line(error)}; the engine here reads it instead"
@@ -230,6 +235,19 @@ class Remedies:
     def _typed(self) -> bool:
         encoding = self._plan.encoding
         return encoding is not None and encoding.kind is Kind.TYPED
+
+    def _is_read_by_schema_file(self) -> bool:
+        encoding = self._plan.encoding
+        return encoding is not None and engine_formats.has_schema_file(encoding.format)
+
+    def _refused_by_server(self, work: Work, error: RowfallError) -> Remedy:
+        """Return what is left where nobody here can look for the row, without the schema file."""
+        if len(work.splits) > 1:
+            return self._halves(work, error)
+        (split,) = work.splits
+        found = data_errors.explain_engine_error(error.code, error.message, split.name)
+        found.hint = data_errors.CORRECT
+        return _without(work, [(split, found)])
 
     def _is_sent_as_it_is(self, work: Work, error: RowfallError) -> bool:
         """Tell whether a file with types has failed that an older server was to read by itself.
@@ -411,6 +429,9 @@ def _changed(split: Split, what: str) -> SourceError:
 
 
 def _differs(split: Split, what: str) -> SourceError:
+    what, _, own = what.partition("\n")
+    if own:
+        return SourceError(f"{split.name}: {what}", hint=own)
     hint = "Nothing of it is visible. Load it into a table of its own with --table"
     if "missing" in what:
         hint += ", or all files into a new one with --union-by-name"

@@ -47,7 +47,7 @@ def as_described(types: Sequence[tuple[str, str]], encoding: Encoding) -> list[C
             continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
         if encoding.format == "BSONEachRow":
-            declared = declared.replace(*_OF_BSON)
+            declared = _SHORT.sub("Int64", declared.replace(*_OF_BSON))
         if encoding.format in formats.ARROW:
             declared = _DICTIONARY.sub(_of_dictionary, declared)
         days = days_of(declared) if encoding.format in formats.ARROW else declared
@@ -59,6 +59,8 @@ def as_described(types: Sequence[tuple[str, str]], encoding: Encoding) -> list[C
 # BSON counts milliseconds, which the engine reads as they are into a type that it says has six
 # digits of a second: 2023 was 1970.
 _OF_BSON = ("DateTime64(6", "DateTime64(3")
+# Each document has its own length of a number, and the reader keeps the bits that the column has.
+_SHORT = regex(r"\bInt32\b")
 # Dictionaries of Arrow, of which tables take only those of strings.
 _DICTIONARY = regex(r"LowCardinality\((?:Nullable\((\w+(?:\([^()]*\))?)\)|(\w+(?:\([^()]*\))?))\)")
 

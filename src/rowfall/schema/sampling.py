@@ -62,7 +62,7 @@ from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
-from rowfall.schema.types import arrow_files, footers, json_objects, parquet_files
+from rowfall.schema.types import arrow_files, footers, json_objects, npy_files, parquet_files
 from rowfall.schema.types.engine_readers import read_as
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.parquet_files import TypedSample
@@ -517,13 +517,17 @@ class _Sampler:
         columns: list[ColumnFacts] = []
         if self.wanted.names and engine_formats.are_given(encoding.format):
             known = self.wanted.types(encoding, ())
+            array = self.type_of_array() if len(known) == 1 else ""
             columns = [
-                ColumnFacts(name, DeclaredType(read_as(encoding.format, type_)))
+                ColumnFacts(name, DeclaredType(array or read_as(encoding.format, type_)))
                 for name, type_ in known.items()
             ]
         try:
+            # Who has no schema file, as the engine here, asks nothing about values.
+            unread = bool(columns) and engine_formats.has_schema_file(encoding.format)
             columns = columns or self.described(splits)
-            found = self.measure_typed(columns) or self.measure(columns)
+            found = tuple(columns) if unread else ()
+            found = found or self.measure_typed(columns) or self.measure(columns)
         except EngineError as error:
             needs = engine_formats.needs(encoding.format)
             if not needs:
@@ -536,6 +540,13 @@ class _Sampler:
             ) from error
         found = tuple(self.with_units(found, options))
         return SourceSample(encoding, found, splits, splits[0].uri)
+
+    def type_of_array(self) -> str:
+        """Return the type that an array of NumPy has; "" of other formats and unknown ones."""
+        if self.encoding.format != npy_files.FORMAT:
+            return ""
+        own = npy_files.header(self.source, self.splits[0], self.encoding)
+        return own.whole if own is not None else ""
 
     # --- any format ---------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ from rowfall.schema.time_units import Units
 from rowfall.schema.types import (
     bytes_columns,
     footers,
+    npy_files,
     parquet_files,
     strict_reading,
 )
@@ -232,6 +233,11 @@ class BadRows:
             return units
         if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
             return self._other_columns(splits, encoding)
+        if encoding.format == npy_files.FORMAT:
+            (column, *_) = self._plan.schema.reads
+            read = column.read_type or column.type
+            arrays = ((s, npy_files.misfit(self._source, s, encoding, read)) for s in splits)
+            return [(s, what) for s, what in arrays if what]
         if encoding.format != "Parquet" or self._plan.schema.checks.footers_fit:
             return []
         try:

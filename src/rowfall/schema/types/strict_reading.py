@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 from rowfall.core import sql
 from rowfall.core.charsets import BOM
@@ -24,9 +25,10 @@ from rowfall.core.model import Column, Encoding, Kind, Notation, Schema, ValueCh
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.time_range import WIDE, TimeRange
-from rowfall.core.type_names import TIMES, Type, arguments, elements, parse_type
+from rowfall.core.type_names import TIMES, Type, arguments, elements, enum_numbers, parse_type
 from rowfall.decoder import abilities
 from rowfall.schema.types import nested_reading
+from rowfall.schema.types.engine_readers import AS_TEXT
 from rowfall.schema.types.nested_nulls import as_tuples
 from rowfall.schema.types.reader_settings import tuples_apart
 
@@ -52,17 +54,22 @@ class FileTraits:
         native: the reader of CSV itself takes ``\\N`` for NULL.
         binary: strings may hold bytes that are not UTF-8.
         bom: it starts with a byte order mark, which the first column would keep.
+        numbered: the text of a time or an Enum may be its number.
     """
 
     csv: bool = True
     native: bool = False
     binary: bool = False
     bom: bool = False
+    numbered: bool = False
 
     @classmethod
     def of(cls, encoding: Encoding) -> FileTraits:
         """Return the traits of files of an encoding, without a byte order mark."""
-        return cls(encoding.is_csv, bool(encoding.null), encoding.binary)
+        return cls(
+            encoding.is_csv, bool(encoding.null), encoding.binary,
+            numbered=encoding.format in AS_TEXT,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +409,8 @@ def strict_column(
     if kind is Kind.MADE:
         return column
     if kind is Kind.TYPED:
-        return _typed(column, target, parse_type(source_type or target_type))
+        source_ = parse_type(source_type or target_type)
+        return _typed(column, target, source_, numbered=traits.file.numbered)
     if target.base == "SimpleAggregateFunction":
         # Its values are those of a type, and it is written as they are.
         inner = strict_column(name, source, arguments(target.args)[-1], kind, traits=traits)
@@ -761,7 +769,7 @@ def days_of(type_: str) -> str:
     return regex(r"\bDateTime\b(?!\()").sub("Date32", type_)
 
 
-def _typed(column: Column, target: Type, source: Type) -> Column:
+def _typed(column: Column, target: Type, source: Type, *, numbered: bool) -> Column:
     """Return a column of a format with types: bare, or a cast that is compared with its origin."""
     x = sql.name(column.source)
     column = replace(column, read_type=source.full)
@@ -769,7 +777,8 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
         return column
     nested = nested_reading.is_nested(source.full) and nested_reading.is_nested(target.full)
     if nested and source.bare != target.bare:
-        found = nested_reading.convert_typed(x, source.full, target.full, _typed_element)
+        element = partial(_typed_element, numbered=numbered)
+        found = nested_reading.convert_typed(x, source.full, target.full, element)
         if found is not None:
             value, wrong = found
             value = f"CAST({value}, {quote(target.full)})"
@@ -792,13 +801,13 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
         return replace(
             column, expression=_checked(value, wrong, column), check=ValueCheck(value, wrong)
         )  # fmt: skip
-    value, wrong = _typed_value(x, target, source)
+    value, wrong = _typed_value(x, target, source, numbered=numbered)
     bad = f"isNotNull({x}) AND ({wrong})" if target.nullable else wrong
     whole = value if target.nullable else f"assumeNotNull({value})"
     return replace(column, expression=_checked(whole, bad, column), check=ValueCheck(value, bad))
 
 
-def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None:
+def _typed_element(x: str, target: Type, source: Type, *, numbered: bool) -> tuple[str, str] | None:
     """Return (value, "is wrong") of an element of a nested value; None for types not known."""
     if source.bare == target.bare:
         if target.nullable or not source.nullable:
@@ -806,18 +815,24 @@ def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None
         return f"assumeNotNull({x})", f"isNull({x})"
     if not (target.known and source.known):
         return None
-    value, wrong = _typed_value(x, target, source)
+    value, wrong = _typed_value(x, target, source, numbered=numbered)
     if target.nullable:
         return value, f"(isNotNull({x}) AND ({wrong}))"
     return f"assumeNotNull({value})", f"({wrong})"
 
 
-def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
+def _typed_value(x: str, target: Type, source: Type, *, numbered: bool = False) -> tuple[str, str]:
     """Return (value or NULL, "is wrong") of a value of another type; NULL counts as wrong."""
     if source.text and not target.text:
         # Most functions of text take no FixedString.
         text = f"toString({x})" if source.base == "FixedString" else x
-        return convert(text, target, TextTraits())
+        convert_ = _text_or_number if numbered else convert
+        return convert_(text, target, TextTraits())
+    if source.base.startswith("Enum") and target.base.startswith("Enum"):
+        # The cast goes by the number, which may be that of another name.
+        return convert(f"toString({x})", target, TextTraits())
+    if source.bits and target.base in ("Enum8", "Enum16") and enum_numbers(target.args):
+        return _numbered_enum(x, target)
     whole = source.base == "Decimal" and target.bits > 0
     if whole or (target.base == "Decimal" and (source.bits > 64 or "Float" in source.base)):
         # A cast of those raises where a number does not fit, or does not exist, or makes
@@ -844,6 +859,34 @@ def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
             same = f"ifNull(toString({value}) != toString({x}), 1)"
         wrong = f"{same} OR {wrong}" if target.base == "Decimal" else same
     return value, wrong
+
+
+def _text_or_number(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
+    """Convert a text that may be the number of a time, an address or an Enum.
+
+    The value, or NULL, and "is wrong" as :func:`convert` gives them.
+    """
+    if target.base not in (*TIMES, "Enum8", "Enum16", "IPv4"):
+        return convert(t, target, traits)
+    number = f"accurateCastOrNull({t}, 'Int64')"
+    if target.base == "IPv4":
+        unfit = f"ifNull({number} < 0 OR {number} > 4294967295, 1)"
+        known = f"if({unfit}, 0, ifNull({number}, 0))"
+        given = f"toIPv4OrNull(IPv4NumToString(toUInt32({known})))"
+    else:
+        given, unfit = _typed_value(number, target, parse_type("Nullable(Int64)"))
+    value, wrong = convert(t, target, replace(traits, shape=ANY_SHAPE))
+    is_number = f"isNotNull({number})"
+    return f"if({is_number}, {given}, {value})", f"if({is_number}, {unfit}, {wrong})"
+
+
+def _numbered_enum(x: str, target: Type) -> tuple[str, str]:
+    """Convert the number of an Enum: releases before 26 store one that it does not have."""
+    numbers = enum_numbers(target.args)
+    known, bits = ", ".join(map(str, numbers)), "Int8" if target.base == "Enum8" else "Int16"
+    wrong = f"ifNull({x} NOT IN ({known}), 1)"
+    number = f"CAST(if({wrong}, {numbers[0]}, assumeNotNull({x})), '{bits}')"
+    return f"if({wrong}, NULL, CAST({number}, {quote(target.bare)}))", wrong
 
 
 # What a cast throws at, which then names no row: date_time_overflow_behavior is throw.
