@@ -172,7 +172,8 @@ def test_no_page_may_fetch_anything_and_only_its_own_scripts_run() -> None:
     assert loads == []
     assert not re.search(r"@import|url\(", html.partition("</style>")[0])
     assert len(html) < 400_000
-    live = Parsed(live_html(Page("load 1", CHARTS), "events?token=t"))
+    watched = Page("load 1", CHARTS)
+    live = Parsed(live_html(watched, page_state(watched), "events?token=t"))
     (policy,) = [a["content"] or "" for tag, a in live.tags if "http-equiv" in a]
     assert "connect-src 'self'" in policy
     assert json.loads(live.scripts[0])["events"] == "events?token=t"
