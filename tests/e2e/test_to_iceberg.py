@@ -504,3 +504,15 @@ def test_bytes_of_parquet_into_binary_columns(shell: Shell) -> None:
             for column, given in values.items():
                 found = sorted(map(str, table[column].to_pylist()))
                 assert found == sorted(map(str, given.to_pylist() * number))
+    # Values of one length into columns of bytes of any length: no zero byte at their end is cut.
+    fixed = {"b": pa.array([b"\xfe\x00"], pa.binary(2)), "l": pa.array([[b"\xfe\x00"]],
+             pa.list_(pa.binary(2)))}  # fmt: skip
+    whole = parquet.read_table(shell.folder / "a.parquet").slice(0, 1).drop_columns(["b", "l"])
+    parquet.write_table(pa.table({**dict(zip(whole.column_names, whole.columns, strict=True)),
+                                  **fixed}), shell.folder / "c.parquet")  # fmt: skip
+    for name, more in (("by_footer", ()), ("asked", ("--encoding", "binary"))):
+        shell.ok("load", "c.parquet", "--to", f"iceberg+{name}", *more)
+        newest = max((shell.folder / name / "metadata").glob("*.metadata.json"))
+        table = StaticTable.from_metadata(str(newest)).scan().to_arrow()
+        assert b"\xfe\x00" in table["b"].to_pylist()
+        assert [b"\xfe\x00"] in table["l"].to_pylist()

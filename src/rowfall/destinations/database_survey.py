@@ -165,12 +165,14 @@ def _with_bytes(
     database itself reads as bytes.
     """
     options, encoding = session.options, found.encoding
+    typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
+    if listed is not None and typed:
+        schema = bytes_columns.as_in_table(schema, listed.binary)
     if charsets.names_binary(options.encoding):
         columns = tuple(replace(column, binary=True) for column in schema.columns)
         return replace(schema, columns=columns)
     if listed is not None:
-        typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
-        return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
+        return schema
     names = _bytes_of_source(session, found, schema)
     if names and (options.type or options.schema or options.schema_file):
         asked = read_table_options(options, session.engine.ask)

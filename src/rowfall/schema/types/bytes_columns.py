@@ -6,6 +6,7 @@ and refuses them in columns of text, which hold UTF-8.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -41,15 +42,16 @@ def with_bytes(schema: Schema, names: Collection[str]) -> Schema:
 def as_in_table(schema: Schema, names: Collection[str]) -> Schema:
     """Return the schema whose columns are marked that hold bytes in a table that is there.
 
-    A cast to String cuts the zero bytes at the end of a FixedString, and bytes are kept.
+    A cast to String cuts the zero bytes at the end of a FixedString, in an array, too, and bytes
+    are kept.
     """
     columns = []
     for column in schema.columns:
         if column.name in names:
-            x = sql.name(column.source)
-            cast = f"accurateCastOrNull({x}, 'String')"
-            kept = column.expression.replace(cast, f"concat({x}, '')")
-            padded = parse_type(column.read_type).base == "FixedString"
+            x = re.escape(str(sql.name(column.source)))
+            cast = rf"accurateCastOrNull\(({x}|e\d+), 'String'\)"
+            kept = re.sub(cast, r"concat(\1, '')", column.expression)
+            padded = "FixedString" in column.read_type and holds_strings(column.read_type)
             column = replace(column, binary=True, expression=kept if padded else column.expression)
         columns.append(column)
     return replace(schema, columns=tuple(columns))
