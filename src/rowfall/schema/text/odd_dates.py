@@ -36,9 +36,10 @@ def short_years(values: Counter[str]) -> dict[str, str]:
     if named := _with_month(values):
         return {"dmy": named}
     found = [_SHORT.fullmatch(value) for value in values]
-    if len(found) < _LEAST or not all(found):
-        return {}
     parts = [m.groups() for m in found if m]
+    # With a time of day behind it, one value alone is no code.
+    if len(parts) < len(found) or not (len(parts) >= _LEAST or (parts and parts[0][4])):
+        return {}
     marks = {own[1] for own in parts}
     times = {(own[4].count(":") if own[4] else 0, bool(own[5])) for own in parts}
     if len(marks) > 1 or len(times) > 1 or (marks == {"."} and not _are_padded(parts)):

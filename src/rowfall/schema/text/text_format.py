@@ -271,9 +271,9 @@ def find_text_format(
         notes.append(("names", f"{why}: R writes the names of rows so"))
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
-        or missing or order or shown or found.skip_lines or found.marks.comment
+        or missing or order or shown or found.skip_lines or found.marks.comment or found.trim
     ):  # fmt: skip
-        # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
+        # No reader of TSV leaves out lines or blanks, fills rows or knows CR: it is made plain CSV.
         odd = odd or "has blank lines"
         found = replace(found, marks=TextMarks("\t", "", "\\", found.marks.comment))
         encoding = replace(
@@ -696,6 +696,14 @@ def _notes(
             yield OTHERWISE, "--blanks trim"
         else:
             yield UNSURE, f"{why}, in {begun:,} rows"
+    elif filled := _filled_with_blanks(found, asked):
+        trimmed = replace(asked, lines=replace(asked.lines, blanks="trim"))
+        why = f"texts of {', '.join(filled)} end with blanks"
+        if _reads(samples, trimmed, found.width, odd=odd):
+            yield UNSURE, f"{why}; --blanks trim leaves them out"
+            yield OTHERWISE, "--blanks trim"
+        else:
+            yield UNSURE, why
     renamed = [
         f"{repr(given.strip()) if given.strip() else 'the empty name'} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
@@ -917,6 +925,21 @@ def _begin_with_blanks(found: FoundDialect, asked: DialectOptions) -> int:
     first = [row[0] for row in rows if len(row) == found.width]
     begun = sum(field[:1] == " " and bool(field.strip()) for field in first)
     return begun if begun and kind(first, found.marks.delimiter) == "" else 0
+
+
+def _filled_with_blanks(found: FoundDialect, asked: DialectOptions) -> list[str]:
+    """Return the columns of texts of which most end with blanks, as programs fill up fields."""
+    if found.trim or found.width == 1 or found.marks.delimiter == " " or asked.lines.blanks:
+        return []
+    rows = [row for file in found.files for row in file.rows[int(found.header) :]]
+    columns = zip(*(row for row in rows if len(row) == found.width), strict=True)
+    filled = []
+    for name, column in zip(found.names, columns, strict=False):
+        values = [value for value in column if value.strip()]
+        ended = sum(value.endswith(" ") for value in values)
+        if ended > 1 and ended * 2 > len(values) and kind(column, found.marks.delimiter) == "":
+            filled.append(name)
+    return filled
 
 
 def _holds_text(found: FoundDialect) -> bool:
