@@ -451,6 +451,7 @@ def table(folder: Path) -> None:
         "held back": [],
         "drawn second": [],
         "drawn third": [],
+        "drawn fifth": [],
     }
     for file in corpus()["files"]:
         kind = "no tables" if file["format"] == "none" else "real tables"

@@ -158,6 +158,21 @@ TABLES = {
         [[1, "GET", 200], [2, "POST", 404]],
         "note: one of the comment lines names the columns",
     ),
+    "filled.tsv": (
+        "v\tid   \n1\tA1   \n2\tB22  \n",
+        [[1, "A1   "], [2, "B22  "]],
+        "warning: texts of id end with blanks; --blanks trim leaves them out",
+    ),
+    "once.csv": (
+        "v,seen,n\n1,28/06/24 23:00:00,5\n2,28/06/24 23:00:00,6\n",
+        [[1, "28/06/24 23:00:00", 5], [2, "28/06/24 23:00:00", 6]],
+        "warning: text as it is written: seen, with years of two digits",
+    ),
+    "depths.txt": (
+        "#v(m)\tT(K)\n0\t\t278\n3000\t\t279\n6000\t\t280\n9000\t\t281\n",
+        [[0, 278], [3000, 279], [6000, 280], [9000, 281]],
+        "note: one of the comment lines names the columns",
+    ),
     "psql.txt": (
         " v | name  | n \n---+-------+---\n 1 | Ada B | 5\n 2 | O'H   |  \n(2 rows)\n\n",
         [[1, "Ada B", 5], [2, "O'H", None]],
@@ -235,7 +250,13 @@ def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     shell.write(name, text)
     done = shell.ok("load", name, "--table", "t")
     assert says in done.talk
-    by = {"doubles.csv": "n", "zones.tsv": "1", "rows.txt": "1", "spectrum.dat": "1"}
+    by = {
+        "doubles.csv": "n",
+        "zones.tsv": "1",
+        "rows.txt": "1",
+        "spectrum.dat": "1",
+        "depths.txt": "1",
+    }
     last = by.get(name, "1" if name.endswith("counts.csv") else "v")
     if rows is not None:
         assert shell.rows(f"SELECT * FROM t ORDER BY {last}") == rows

@@ -427,7 +427,8 @@ def _report_end(text: str, mark: str, *, whole: bool) -> _ReportEnd | None:
         return _ReportEnd(first, names=tuple(name.strip() for name in lines[between]))
     if names := _names_apart(plain[between].rstrip("\r"), mark, width):
         return _ReportEnd(first, names=names)
-    return _ReportEnd(first) if between < first - 1 else None
+    # A URL is in no name.
+    return _ReportEnd(first) if "://" in plain[between] or between < first - 1 else None
 
 
 def _split_lines(lines: Sequence[str], mark: str) -> list[list[str]]:
@@ -472,9 +473,18 @@ def _names_apart(line: str, mark: str, width: int) -> tuple[str, ...]:
         names = [name.strip().strip('"') for name in re.split(apart, line.strip())]
         if len(names) == width + 1 and names[0].endswith(":"):
             del names[0]  # "Data:  y  x"
-        if _are_names(names, width):
+        if _are_names(names, width) and not any(_is_prose(name, width) for name in names):
             return tuple(names)
     return ()
+
+
+def _is_prose(name: str, width: int) -> bool:
+    """Tell whether what a comma cuts off is part of a sentence: it has too many words, or a URL."""
+    return "://" in name or name.count(" ") > (_WORDS_OF_TWO if width == 2 else _WORDS_OF_NAMES)
+
+
+_WORDS_OF_TWO = 3  # blanks in a name: one comma of a sentence makes two columns by chance
+_WORDS_OF_NAMES = 6
 
 
 def _are_typed(row: Sequence[str], columns: Sequence[int]) -> bool:

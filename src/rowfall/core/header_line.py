@@ -330,6 +330,8 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
         points += 1.5 * len(columns)
     share = points / max(len(first), 1)
     shaped = any(_shaped_alike(c) for c in columns)
+    if again * 2 > len(columns) and _full_alone(columns):
+        return True, _MAYBE, False
     if again * 2 > len(columns) or (again and share < 1) or len(set(filled)) < len(filled) - 1:
         return False, _NO, again > 0 and rows > 3 and points <= 0
     if shaped and not counted:
@@ -341,6 +343,18 @@ def _by_words(columns: Sequence[_Column], *, index: bool) -> tuple[bool, str, bo
     if points >= 1.5 and share >= 0.4:
         return True, _MAYBE, share >= 1 and not again
     return False, _NO, False
+
+
+def _full_alone(columns: Sequence[_Column]) -> bool:
+    """Tell whether the first line is full and others are sparse: marks of words stand there.
+
+    A mark may be the name of its column again.
+    """
+    first = {c.first.strip() for c in columns}
+    cells = sum(c.rows for c in columns)
+    filled = cells - sum(c.values[""] for c in columns)
+    full = len(columns) >= _MANY and len(first) == len(columns) and "" not in first
+    return full and columns[0].rows >= _MANY and filled * 2 < cells
 
 
 def _marked_alike(column: _Column) -> bool:

@@ -253,6 +253,25 @@ def test_what_is_said_is_not_looked_for() -> None:
     assert found("a,b\n% no\n1,2\n", comment="%").files[0].rows == (("a", "b"), ("1", "2"))
 
 
+def test_a_sentence_with_a_comma_above_two_columns_names_none_of_them() -> None:
+    rows = "".join(f"{n}.5   {n}.25\n" for n in range(280, 300))
+    said = "Air mass 1.5\nBy using the data, you agree to the terms: https://example.org/terms\n"
+    found = sniff([TextSample("a", (said + rows).encode(), True)])
+    assert (found.width, found.header, found.names, found.skip_lines) == (2, False, ("c1", "c2"), 2)
+
+
+def test_a_full_line_above_rows_with_few_marks_names_the_columns() -> None:
+    names = ["Entry", *(f"Kind{chr(65 + n)}" for n in range(9))]
+    rows = [
+        ",".join(
+            [f"word{x}", *(name if n % 4 == ord(x) % 3 else "" for n, name in enumerate(names[1:]))]
+        )
+        for x in "abcdefghij"
+    ]
+    found = sniff([TextSample("a", "\n".join([",".join(names), *rows, ""]).encode(), True)])
+    assert (found.header, found.sure, found.names) == (True, False, tuple(names))
+
+
 def test_a_comma_before_decimals_is_no_delimiter() -> None:
     assert found("x;1,5\ny;2,5\n", decimal=",").marks.delimiter == ";"
     assert found('"1,5","2,5"\n"3,5","4,5"\n', decimal=",").marks.delimiter == ","

@@ -426,6 +426,8 @@ def _names_among(lines: Sequence[str], found: FoundDialect) -> tuple[str, ...]:
     mark = found.marks.delimiter
     if found.trim:
         return ()
+    if mark == "\t\t" and not any(mark in line for line in lines):
+        mark = "\t"  # rows are aligned by more tabs than names
     rows = [line.split(mark) for line in lines if line.count(mark) == found.width - 1]
     return commented_names(rows[0]) if len(rows) == 1 else ()
 
