@@ -698,9 +698,9 @@ def _notes(
             yield OTHERWISE, "--blanks trim"
         else:
             yield UNSURE, f"{why}, in {begun:,} rows"
-    elif filled := _filled_with_blanks(found, asked):
+    elif ended := _filled_with_blanks(found, asked):
         trimmed = replace(asked, lines=replace(asked.lines, blanks="trim"))
-        why = f"texts of {', '.join(filled)} end with blanks"
+        why = f"texts of {', '.join(ended)} end with blanks"
         if _reads(samples, trimmed, found.width, odd=odd):
             yield UNSURE, f"{why}; --blanks trim leaves them out"
             yield OTHERWISE, "--blanks trim"
