@@ -317,6 +317,11 @@ def test_options_about_units_load_the_file(shell: Shell) -> None:
     said = shell.ok("load", "b.csv", "--max-errors", "1", "--table", "u").talk
     assert "line 2 holds units or questions, left out: m,s,kg; --header yes keeps" in said
     assert shell.row("SELECT count(), sum(a) FROM u") == [10, 35]
+    shell.ok("load", "b.csv", "--max-errors", "1", "--table", "all", "--header", "yes")
+    assert shell.row("SELECT count(), countIf(c = 'kg') FROM all") == [11, 1]
+    shell.write("c.tsv", "v\tid   \n1\tA1   \n2\tB22  \n")
+    shell.ok("load", "c.tsv", "--table", "ids", "--blanks", "trim")
+    assert shell.rows("SELECT * FROM ids ORDER BY v") == [[1, "A1"], [2, "B22"]]
 
 
 def test_a_longer_row_is_refused_with_the_option_that_reads_it(shell: Shell) -> None:

@@ -8,6 +8,8 @@ in. An option that is named because of data has been tried on it: a test pastes 
 from __future__ import annotations
 
 PASTED_BY = {
+    '{}; --header yes keeps what stands below the first line': 'e2e/test_expected_tables.py::test_options_about_units_load_the_file',
+    '{}; --blanks trim leaves them out': 'e2e/test_expected_tables.py::test_options_about_units_load_the_file',
     '{} fields at their end: empty ones; --short-rows error refuses such rows': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     '{}, in {} rows; --blanks trim leaves it out': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
     '--skip-lines {} reads what stands below them.': 'e2e/test_data_hints.py::test_options_that_are_named_load_the_data',
@@ -60,6 +62,7 @@ PASTED_BY = {
 """About data: text -> the test that pastes the option."""
 
 NOT_TRIED = {
+    '{} is not UTF-8 and is read as {}: "{}"; --encoding NAME reads it otherwise': 'which encoding is for the user to say',
     'Give more with --memory, or load it by a --query that leaves long values out.': 'how much it takes nobody knows',
     'Look at them, and name another --format.': 'which format nobody knows',
     'one column only, but runs of blanks split its lines: --widths N,N,... reads columns of fixed widths': 'which widths nobody knows',
@@ -100,6 +103,7 @@ NOT_TRIED = {
 """About data: text -> why it cannot be tried where it is printed."""
 
 OF_THE_COMMAND = {
+    '(?:into a new table )?with (?:--widen|--table NAME) (?=--)',
     ', of a target --to-format',
     'The user needs sqs:ReceiveMessage and sqs:DeleteMessage; check the URL of --queue.',
     '--method {} says how rows get to their shards',
