@@ -74,6 +74,7 @@ SPECS = {
     "foreign": replace(PLAIN, dialect=FOREIGN),
     "access log": replace(PLAIN, dialect=Dialect(lines=("combined",))),
     "fixed widths": replace(PLAIN, dialect=Dialect(lines=("widths", "3", "4"))),
+    "amounts": replace(PLAIN, dialect=Dialect(units=((0, "%"), (1, "")), ruled=True)),
     "foreign dates": replace(PLAIN, dialect=Dialect(dates=((0, "ymd"),))),
     "rows of PostgreSQL": replace(PLAIN, format="PostgreSQL", input_types=("int4",)),
     "lz4": replace(PLAIN, output_compression="lz4", sort_by=(0,)),

@@ -154,13 +154,18 @@ def _later(tables: Tables) -> None:
     wait_until(is_later, 10, "another second")
 
 
-def test_what_the_client_shows_on_a_terminal_names_the_command_that_writes_rows(
+def test_what_the_client_shows_on_a_terminal_is_read_or_names_the_command_that_writes_rows(
     shell: Shell, tables: Tables
 ) -> None:
     tables.run("CREATE TABLE t (id INT, s TEXT)", "INSERT INTO t VALUES (1, 'a\tb'), (NULL, 'c')")
     program, own = client()
     at = tables.server
     mysql = f"{program} -h127.0.0.1 -P{at.port} -u{at.user} -p{at.password} {tables.name}"
+    assert typed(shell, f"{mysql} --table -e 'SELECT * FROM t' > box", **own).code == 0
+    assert typed(shell, "mv box boxed.txt; rowfall load boxed.txt").code == 0
+    assert shell.rows("SELECT * FROM boxed ORDER BY s") == [[1, "a\tb"], [None, "c"]]
+    # A value with a line break breaks the box.
+    tables.run("INSERT INTO t VALUES (2, 'd\ne')")
     for more in ("--table", "--vertical"):
         done = typed(shell, f"{mysql} {more} -e 'SELECT * FROM t' > box", **own)
         assert done.code == 0, done
@@ -171,7 +176,8 @@ def test_what_the_client_shows_on_a_terminal_names_the_command_that_writes_rows(
         assert typed(shell, "mv box box.csv; rowfall load box.csv").code in (2, 4)
     command = hint[1].replace("mysql", mysql, 1).replace("SELECT ...", "SELECT * FROM t")
     assert typed(shell, command, **own).code == 0
-    assert shell.rows("SELECT * FROM NAME ORDER BY s") == [[1, "a\tb"], [None, "c"]]
+    rows = shell.rows("SELECT * FROM NAME ORDER BY s")
+    assert rows == [[1, "a\tb"], [None, "c"], [2, "d\ne"]]
 
 
 def test_tables_keep_their_names(shell: Shell, tables: Tables) -> None:

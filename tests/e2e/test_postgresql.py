@@ -279,10 +279,18 @@ def test_the_plan_says_how_it_is_cut(base: Base) -> None:
     assert f"read as one stream: {base.schema}.v is a view" in said
 
 
-def test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows(base: Base) -> None:
+def test_what_psql_shows_on_a_terminal_is_read_or_names_the_command_that_writes_rows(
+    base: Base,
+) -> None:
     base.do("CREATE TABLE {s}.t AS SELECT 1 AS id, 'Oslo, N' AS s UNION ALL SELECT NULL, 'b'")
     psql = f"{BIN}/psql {base.server.uri}"
     select = f"SELECT * FROM {base.schema}.t"
+    for name, more in (("plain", ""), ("framed", "--pset border=2")):
+        assert typed(base.shell, f'{psql} {more} -c "{select}" > box').code == 0
+        assert typed(base.shell, f"rowfall load - --table {name} < box").code == 0
+        assert base.shell.rows(f"SELECT * FROM {name} ORDER BY s") == [[1, "Oslo, N"], [None, "b"]]
+    # Of a value with a line break psql makes two lines.
+    base.do("INSERT INTO {s}.t VALUES (2, E'c\\nd')")
     for more in ("", "--pset border=2", "--expanded"):
         assert typed(base.shell, f'{psql} {more} -c "{select}" > box').code == 0
         for line in ("rowfall load - < box", "mv box box.csv; rowfall load box.csv"):
@@ -294,7 +302,8 @@ def test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows(base: 
     assert hint
     command = hint[1].replace("psql", psql, 1).replace("'SELECT ...'", f'"{select}"')
     assert typed(base.shell, command).code == 0
-    assert base.shell.rows("SELECT * FROM NAME ORDER BY s") == [[1, "Oslo, N"], [None, "b"]]
+    rows = base.shell.rows("SELECT * FROM NAME ORDER BY s")
+    assert rows == [[1, "Oslo, N"], [None, "b"], [2, "c\nd"]]
 
 
 @pytest.fixture(scope="module")
