@@ -433,7 +433,7 @@ JUDGES: dict[str, Callable[..., list[str]]] = {
 }
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(5)
 @pytest.mark.timeout(60 + 2 * ROWS * ROUNDS)  # a round takes some 3 s of CPU, of 40 rows
 @pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("judge", JUDGES)

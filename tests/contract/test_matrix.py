@@ -422,7 +422,7 @@ def _pairs() -> list[Any]:
     return found
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("source", "target"), _pairs())
 def test_source_into_target(
     source: str, target: str, rowfall: Any, request: pytest.FixtureRequest,

@@ -244,6 +244,7 @@ TABLES = {
 }
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_table_is_what_a_person_expects(shell: Shell, name: str) -> None:
     text, rows, says = TABLES[name]
@@ -357,6 +358,7 @@ def test_dates_stay_text_where_a_table_holds_text(shell: Shell) -> None:
     assert 'line 60002 column "day": "12/31/2023"' in done.talk
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("good", "bad"),
     [

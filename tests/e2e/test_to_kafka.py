@@ -325,7 +325,7 @@ def test_partitions_are_as_many_as_asked_for(shell: Shell, kafka: Kafka) -> None
     assert "--alter" in fewer.err
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("made", ["by the broker", "by us"])
 def test_the_record_never_expires(shell: Shell, kafka: Kafka, made: str) -> None:
     """A record that the broker makes keeps seven days, in as many partitions as it likes."""

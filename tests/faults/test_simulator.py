@@ -12,7 +12,7 @@ from simulator import seams
 from simulator.world import simulate
 
 # A million takes three hours of one core: `make simulate` does that.
-SEEDS = int(os.environ.get("ROWFALL_SIM_SEEDS", "100000" if ALL else "700"))
+SEEDS = int(os.environ.get("ROWFALL_SIM_SEEDS", "100000" if ALL else "400"))
 # So many tests share them, so that workers take turns.
 SHARES = 20
 # Seeds of a search for one kind of fault: most are found in the first hundred.

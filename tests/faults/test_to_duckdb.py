@@ -103,13 +103,8 @@ def test_a_kill_at_any_step(target: Target, kind: str) -> None:
 GATHERED = (("--replace",), ("--upsert", "id"), ("--atomic",))
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        pytest.param(option, id=option[0], marks=[pytest.mark.long] if number else [])
-        for number, option in enumerate(GATHERED)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("option", GATHERED, ids=lambda option: option[0])
 def test_a_kill_while_rows_gather_beside_the_table(target: Target, option: tuple[str, ...]) -> None:
     """Readers see the old rows or the new ones, and the same command ends with the new ones."""
     # The one has the key of a loaded row.
