@@ -20,7 +20,6 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
     ("text", "rows"),
     [
         ("alice,berlin\nbob,paris\n", [["bob", "paris"]]),
-        ("id;price\n1;2,5\n2;3,5\n", [[1, 2.5], [2, 3.5]]),
         ("the quick fox\nthe slow dog\na red hen\n",
          [["a", "red", "hen"], ["the", "quick", "fox"], ["the", "slow", "dog"]]),
         ("id\n1\n\n2\n", [[1], [2]]),
