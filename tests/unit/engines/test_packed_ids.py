@@ -66,6 +66,7 @@ def test_what_was_packed_is_known_whatever_happens(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(seed)
+    monkeypatch.setattr(packed_ids.time, "time", lambda: _DAY * 86_400.0)  # also at midnight
     monkeypatch.setattr(packed_ids, "_STEP", 3)
     monkeypatch.setattr(packed_ids, "_MOST_MEAN", draw.choice((2, 48)))
     monkeypatch.setattr(packed_ids, "_PLACES_AT_ONCE", 7)
