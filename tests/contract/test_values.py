@@ -40,7 +40,7 @@ def test_each_case_is_complete() -> None:
     assert {case.source for case in CASES} == set(SOURCES)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("case", "into"), PAIRS)
 def test_values_arrive_as_they_are(
     request: pytest.FixtureRequest, shell: Shell, case: Case, into: str

@@ -231,15 +231,9 @@ def test_a_file_without_etag_is_known_by_its_time(
     assert shell.row(TOTALS) == [ROWS, ROWS, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "kind"),
-    [
-        ("http", "csv"),
-        pytest.param("s3", "parquet", marks=pytest.mark.long),
-        pytest.param("http", "parquet", marks=pytest.mark.long),
-        pytest.param("s3", "csv", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_one_of_many_fails_alone(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str
 ) -> None:

@@ -97,7 +97,7 @@ def test_a_row_that_begins_as_comments_do_is_no_comment_behind_the_sample(
         assert shell.row(f"SELECT count(), max(name) FROM `{table}`") == [MANY + 1, "last"]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BAD)
 def test_types_that_hints_name_take_the_value(shell: Shell, name: str) -> None:
     bad = BAD[name]

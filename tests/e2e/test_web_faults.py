@@ -26,6 +26,7 @@ def test_a_login_page_is_no_table(shell: Shell, name: str, ranges: bool) -> None
     assert "is an HTML page, not a table" in done.talk
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "1"}], ids=["", "after"])
 def test_a_busy_server_is_asked_again(

@@ -90,6 +90,7 @@ def test_two_loads_use_one_folder(rowfall: Any, how: str, moment: str, without: 
     assert found.stdout.strip() == SUM, said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "where", ["{other}/{numbers}", "{boot}/pid:[1]"], ids=["boot", "container"]
 )

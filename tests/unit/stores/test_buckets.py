@@ -79,7 +79,7 @@ def test_an_answer_that_no_store_gives(
     assert named in (error.hint or "")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_store_that_is_busy(

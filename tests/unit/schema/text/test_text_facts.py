@@ -106,6 +106,7 @@ def _text(format: str, cells: Sequence[Sequence[str]], line_end: str = "\n") -> 
     return "".join(line + line_end for line in lines)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", [TYPES, ()], ids=["known", "unknown"])
 @pytest.mark.parametrize("format", ["CSV", "CSVWithNames", "TSV", "TSVWithNames"])
 def test_both_say_the_same(
