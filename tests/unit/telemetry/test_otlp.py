@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.otelcol import Receiver
+from lab.process import wait_until
 from rowfall.core.errors import Interrupted, SourceError
 from rowfall.core.events import (
     AttemptEnded,
@@ -185,6 +186,8 @@ def test_a_load_that_does_not_verify_has_failed(receiver: Receiver) -> None:
 def test_an_error_before_a_run_is_a_span(receiver: Receiver) -> None:
     with pytest.raises(SourceError), watched(lambda _: None, Watching()):
         raise SourceError("no bucket: http://h/?token=hunter22")
+    # Exporters of tests before this one may still find theirs away, and then nothing is waited for.
+    wait_until(receiver.spans, 20, "the span")
     (load,) = receiver.spans()
     assert load["status"]["message"].startswith("no bucket")
     assert "hunter22" not in receiver.text
