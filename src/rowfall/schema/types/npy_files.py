@@ -31,7 +31,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArrayHeader:
-    """What an array says of itself.
+    """Hold type and shape of an array, as its header has them.
 
     Attributes:
         kind: one letter, as NumPy has it. ``size``: bytes of an element; characters of ``U``.

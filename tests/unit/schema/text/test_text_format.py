@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from rowfall.core.dialect import DialectOptions, LineOptions, MarkOptions, TextSample, sniff
-from rowfall.schema.text.text_format import _of_tsv, counts_of, lacking_rows
+from rowfall.schema.text.text_format import counts_of, lacking_rows
 
 TABS = DialectOptions(marks=MarkOptions("\t", ""))
 
@@ -86,13 +86,3 @@ def test_a_first_line_of_one_number_counts_rows() -> None:
             assert counted(f"{rows}\n{mark.join(('n', 'x', 'y'))}\n{body}") == ""
     assert counted("10\n" + "".join(f"{n}\n" for n in range(10))) == ""  # one column
     assert counted("3\n1 2 3\n4 5 6\n7 8 9\n") == ""  # any small number counts so few
-
-
-def test_a_quote_with_backslashes_in_it_is_one_around_a_column_of_tsv() -> None:
-    for text, quote in (
-        ('id\tname\n1\t"C. \\\\& D"\n2\t"E"\n', '"'),
-        ('id\tname\n1\t"C. \\" D"\n2\t"E"\n', ""),
-        ('id\tname\n1\t"C. \\\\& D\n2\t"E"\n', ""),
-    ):
-        sample = TextSample("a.tsv", text.encode(), True)
-        assert _of_tsv([sample], DialectOptions()).marks.quote == quote
